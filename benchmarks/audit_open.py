@@ -275,7 +275,6 @@ def label_row(data: Data, share: float, seed: int) -> dict:
 @cache
 def graph(path: Path | str) -> Data:
     warnings.simplefilter("ignore")
-    os.environ.setdefault("GRAPHGLOW_UNPACK_LIMIT", "4")  # coauthor-physics
     return load_graph(path)
 
 

@@ -163,7 +163,7 @@ def run_cell(
     if final is None or refined.probabilities is None:
         return None
     seconds = time.perf_counter() - began
-    problem, test = final.problem, data.test_mask & (data.y >= 0)
+    problem, test = final.graph, data.test_mask & (data.y >= 0)
     lines = {name: channel.probabilities for name, channel in final.channels.items()}
     lines["mean"] = torch.stack([p.clamp_min(1e-6).log() for p in lines.values()]).mean(0)
     truth = data.y[test]

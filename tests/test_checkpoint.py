@@ -1,11 +1,16 @@
 """Trainings that were stopped go on where they were, to the same bits as one that never was."""
 
+import itertools
+
 import pytest
 import torch
 
 from graphglow.checkpoint import Checkpoint
+from graphglow.cli import main
 from graphglow.errors import InputError, InputWarning
+from graphglow.paper.algorithms import PaperTask
 from graphglow.pretrain import pretrain
+from graphglow.result import TransferResult
 from graphglow.transfer import transfer
 from tiny_graphs import (
     learner,
@@ -166,3 +171,31 @@ def test_on_a_gpu_a_training_goes_on_from_where_scores_are_read(path):
         transferred(Dying(path, 2), device="cuda", epochs=80)
     again = transferred(Checkpoint(path), device="cuda", epochs=80)
     torch.testing.assert_close(again.predict_proba(), whole.predict_proba(), rtol=1e-2, atol=1e-3)
+
+
+def test_the_command_line_goes_on_with_resume(tmp_path, monkeypatch):
+    """Stopped by Ctrl-C in the middle, and to the same bits as a run that was not."""
+    learner().save(tmp_path / "l.st")
+    words = ["--learner", tmp_path / "l.st", "--target", "wine", "--epochs", "8", "--device", "cpu"]
+    monkeypatch.setitem(Checkpoint.__init__.__kwdefaults__, "every_seconds", 0.0)
+
+    def run(out, *more):
+        return main([*map(str, ["transfer", *words, "--out", tmp_path / out, *more])])
+
+    assert run("whole.st") == 0
+    step, count = PaperTask.train_step, itertools.count(1)
+
+    def interrupted(task):
+        if next(count) == 5:
+            raise KeyboardInterrupt
+        return step(task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PaperTask, "train_step", interrupted)
+        assert run("stopped.st") == 130
+    assert (tmp_path / "stopped.st.checkpoint").exists()
+    assert run("stopped.st", "--resume") == 0
+    assert not (tmp_path / "stopped.st.checkpoint").exists()
+    one, other = (TransferResult.load(tmp_path / name) for name in ("whole.st", "stopped.st"))
+    assert one.history == other.history
+    assert same_tensors(one.gnn, other.gnn)

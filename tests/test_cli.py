@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +41,7 @@ def process(*words, **environment):
 
 def test_help_and_typos_do_not_wait_for_torch():
     lines = [["--help"], [], ["--version"], ["tranfer"], ["predict", "--target", "a", "--sed", "3"]]
-    lines += [[name, "--help"] for name in COMMANDS if name != "reproduce"]
+    lines += [[name, "--help"] for name in COMMANDS]
     lines += [["pretrain", "--kind", kind, "--help"] for kind in ("auditor", "paper")]
     lines += [["transfer", "--learner", "paper", "--help"]]
     code = f"""
@@ -226,16 +226,12 @@ def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
 
 
 def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypatch):
-    from graphglow.lab.demo import DEMO, Target
+    from graphglow.demo import Target, run_demo
 
-    small = replace(
-        DEMO,
-        targets=(Target("small", "synthetic-small", 5, false_edges=1.0, seeds=2),),
-        drawn=0,
-        gcn={"epochs": 2, "patience": 2, "hidden": 8},
-        processes=1,
-    )
-    monkeypatch.setattr("graphglow.lab.demo.DEMO", small)
+    names = ("wine", "synthetic-small")
+    targets = [Target(name, name, 5, false_edges=1.0, seeds=2) for name in names]
+    small = partial(run_demo, targets, {"epochs": 2, "patience": 2, "hidden": 8})
+    monkeypatch.setattr("graphglow.demo.run_demo", small)
     monkeypatch.chdir(tmp_path)
     first = run("demo", "--picture", "around.svg")
     assert (first.status, first.err) == (0, "")
@@ -289,7 +285,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         ("audit --target wine --out a.txt", ".html"),
         ("compare --target wine --methods gcm", "gcm"),
         ("compare --target wine --split-seed 3", "--split-seed"),
-        ("report", "at least one file"),
+        ("report", "at least one saved transfer"),
         ("datasets --epochs 3", "--epochs"),
         ("transfer --target no_such_graph", "no_such_graph"),
         ("transfer --target a\x1b[31m\nb", "a\\x1b"),

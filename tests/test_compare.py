@@ -9,7 +9,7 @@ import torch
 import graphglow
 from graphglow.cli import main
 from graphglow.compare import Comparison, Line, Run, chance, splits_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.lab.open_world import methods
 from tiny_graphs import small_data
 
@@ -136,7 +136,8 @@ def test_no_features_are_no_reason_to_refuse():
     data.num_nodes, data.x = 40, None
     for name in ("train_mask", "val_mask", "test_mask", "split"):
         del data[name]
-    found = graphglow.compare(data, (*QUICK, "knn"), seeds=2, device="cpu")
+    with pytest.warns(InputWarning, match="no features"):
+        found = graphglow.compare(data, (*QUICK, "knn"), seeds=2, device="cpu")
     assert {line.method for line in found.lines} == {*QUICK}
     assert found.lines[0].p is None
     assert "random splits" in repr(found)

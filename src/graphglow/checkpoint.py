@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import number
-from graphglow.errors import InputError
-from graphglow.graph.files import note
+from graphglow.errors import InputError, warn
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.version import __version__
 
@@ -86,7 +85,7 @@ class Checkpoint:
         try:
             save_tensors(self.path, KIND, tensors, meta)
         except (InputError, MemoryError) as error:
-            note(f"the checkpoint could not be written, the training goes on: {error}")
+            warn(f"the checkpoint could not be written, the training goes on: {error}")
 
     def remove(self) -> None:
         """Remove the file: the result is safe."""

@@ -150,7 +150,9 @@ def compare(
     methods = (methods,) if isinstance(methods, str) else methods
     for method in methods:
         one_of("method", method, tuple(NAMES))
-    splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)
+    splits, how = splits_of(
+        check_graph(as_graph(data, split=False), need_validation=False), seeds, seed
+    )
     runs: dict[str, list[Run]] = {}
     failed: dict[str, str] = {}
     if lacks_features(splits[0]):
@@ -191,15 +193,16 @@ class Run(NamedTuple):
 
 def _lines(found: Mapping[str, list[Run]], size: int) -> list[Line]:
     """Return a line for each method, the highest first; ``size`` is the number of nodes."""
-    scores = {name: [run.accuracy for run in runs] for name, runs in found.items()}
-    order = sorted(found, key=lambda name: -statistics.mean(scores[name]))
+    means = {name: statistics.mean(run.accuracy for run in runs) for name, runs in found.items()}
+    order = sorted(found, key=lambda name: -means[name])
     lines = []
     for name in order:
-        std = statistics.stdev(scores[name]) if len(scores[name]) > 1 else None
-        p = None if name == order[0] else chance(found[order[0]], found[name], size)
-        seconds = statistics.mean(run.seconds for run in found[name])
-        estimate = statistics.mean(run.estimate for run in found[name])
-        lines.append(Line(name, statistics.mean(scores[name]), std, seconds, p, estimate))
+        runs = found[name]
+        std = statistics.stdev(run.accuracy for run in runs) if len(runs) > 1 else None
+        p = None if name == order[0] else chance(found[order[0]], runs, size)
+        seconds = statistics.mean(run.seconds for run in runs)
+        estimate = statistics.mean(run.estimate for run in runs)
+        lines.append(Line(name, means[name], std, seconds, p, estimate))
     return lines
 
 
@@ -223,46 +226,33 @@ def chance(best: Sequence[Run], other: Sequence[Run], size: int) -> float:
     return math.erfc(abs(mean) / math.sqrt(2 * variance))
 
 
-def _checked(data: Data) -> Data:
-    """Check a graph; one without features gets a column that says nothing."""
-    if data.x is None and data.num_nodes:
-        data = data.clone()
-        data.x = torch.ones(int(data.num_nodes), 1)
-    return check_graph(data, need_validation=False)
-
-
 def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
     """Return the graph under each split that it is tested on, and how that is, in words."""
     labelled = int((data.y >= 0).sum())
     if labelled < FEWEST:
         raise InputError(f"{labelled} labelled nodes are too few to compare: {FEWEST} are needed.")
+    numbers = range(seed, seed + seeds)
     if data.split.startswith("random"):
-        drawn = [data.clone() for _ in range(seeds)]
-        for number, one in enumerate(drawn):
-            for name in MASKS:
-                one.pop(name, None)
-            with_random_split(one, seed + number, by_class=True)
+        bare = data.clone()
+        for name in MASKS:
+            bare.pop(name, None)
+        drawn = [with_random_split(bare.clone(), number, by_class=True) for number in numbers]
         return drawn, f"{seeds} random splits, half of each class for training"
-    train, val, test = masks = [data[name] for name in MASKS]
+    train, val, test = (data[name] for name in MASKS)
+    made = []
     if not bool(test.any()):
-        made = []
         for fold in range(max(FOLDS, seeds)):
             held = fold_of(data.y, train | val, fold % FOLDS, FOLDS, seed + fold // FOLDS)
-            rest = (train | val) & ~held
-            judge = fold_of(data.y, rest, 0, 4, seed + fold)
-            made.append(_masked(data, rest & ~judge, judge, held))
+            made.append(_quartered(data, (train | val) & ~held, held, seed + fold))
         return made, f"no test nodes: labelled ones are tested in turn, in {FOLDS} parts"
     if not bool(val.any()):
-        made = []
-        for number in range(seeds):
-            judge = fold_of(data.y, train, 0, 4, seed + number)
-            made.append(_masked(data, train & ~judge, judge, test))
+        made = [_quartered(data, train, test, number) for number in numbers]
         return made, "no validation nodes: a quarter of the training nodes is taken"
-    return [_masked(data, *masks)] * seeds, f"its own split, {seeds} seeds"
+    return [data] * seeds, f"its own split, {seeds} seeds"
 
 
-def _masked(data: Data, *masks: Tensor) -> Data:
-    out = data.clone()
-    for name, mask in zip(MASKS, masks, strict=True):
-        out[name] = mask
+def _quartered(data: Data, train: Tensor, test: Tensor, seed: int) -> Data:
+    """Return the graph with these test nodes, and a quarter of the training nodes to validate."""
+    out, val = data.clone(), fold_of(data.y, train, 0, 4, seed)
+    out.train_mask, out.val_mask, out.test_mask = train & ~val, val, test
     return out

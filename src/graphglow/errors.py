@@ -5,6 +5,7 @@ into one line on standard error and exit status 2.
 """
 
 import difflib
+import warnings
 from collections.abc import Iterable
 
 
@@ -18,6 +19,11 @@ class StoppedError(Exception):
 
 class InputWarning(UserWarning):
     """Something of the input is not used, in one sentence; the rest is."""
+
+
+def warn(sentence: str) -> None:
+    """Warn that something of the input is not used, or read in a way that might not be meant."""
+    warnings.warn(sentence, InputWarning, stacklevel=3)
 
 
 def nearest(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:

@@ -5,7 +5,7 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 
 - ``Prediction.explain(node)``: the log-odds of a class are a sum over channels. With w_k the
   weight of channel k at this node and pi_c the share of class c among the given labels,
-  ``score_c = sharpness (sum_k w_k log(P_k(c) / pi_c) + correction_c) + log pi_c``.
+  ``score_c = sum_k w_k log(P_k(c) / pi_c) + log pi_c``.
 - ``TransferResult.explain(node)``: in the last layer of the GNN the logit is a sum over nodes,
   ``score_c = sum_v (lambda A_uv + (1 - lambda) S_uv) message_vc + own_uc + bias_c``.
 - :func:`explain_pair`: the log-odds that two nodes are of one class are a sum over kinds of
@@ -28,7 +28,8 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import CHANNELS, FinalRound
+from graphglow.evidence.predictor import CHANNELS, FinalRound, folds
+from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graph import as_graph
@@ -203,11 +204,12 @@ def explain_prediction(
         )
     column, log_prior = seen.index(explained), problem.prior.double().log()
     predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
-    odds, trust, more = final.inputs(at[None])
-    weights, added = (part[0].double() for part in predictor.parts(odds, trust, more))  # [V], [C]
-    by_channel = refined.sharpness * odds[0].double() * weights  # [C, V]
-    correction = refined.sharpness * added
-    scores = by_channel.sum(1) + correction + log_prior
+    odds, trust = final.inputs(at[None])
+    assert refined.update is not None
+    update = refined.update[folds(problem)[at]]
+    weights = channel_weights(predictor, trust, update)[0].double()  # [V]
+    by_channel = odds[0].double() * weights  # [C, V]
+    scores = by_channel.sum(1) + log_prior
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
@@ -220,11 +222,8 @@ def explain_prediction(
         about, value = CHANNEL_NAMES.get(name, name), float(by_channel[column, k])
         parts.append(Contribution(name=name, about=about, value=value, details=details))
     parts.sort(key=lambda part: -abs(part.value))
-    for name, about, value in (
-        ("correction", "what the network added", float(correction[column])),
-        ("log_share", "log of the share of the class among the labels", float(log_prior[column])),
-    ):
-        parts.append(Contribution(name=name, about=about, value=value))
+    about, value = "log of the share of the class among the labels", float(log_prior[column])
+    parts.append(Contribution(name="log_share", about=about, value=value))
     around = _labelled_nodes(prediction, final, int(at), names)
     facts = {
         "id": own_ids(data, count)[place],

@@ -7,12 +7,13 @@ under an evidence learner L is sparse, and so is M.
 
 from typing import NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.gnn import FixedStructure, Structure
-from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix, csr_tensor
 from graphglow.paper.pivots import EPS, BlendedStructure, PivotStructure
 
@@ -77,29 +78,28 @@ class Messages:
         return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*blocks, strict=True)))
 
     def _strongest_sparse(self, top_k: int, *, self_loops: bool) -> WeightedEdges:
-        nodes, parts = self.adj.shape[0], [(self.adj, self.input_weight)]
+        both = _parts(self.adj, self.input_weight)  # input part + i * learned part
         if self.fixed is not None:
-            parts.append((self.fixed, 1 - self.input_weight))
-        places, values = [], []
-        for column, (matrix, share) in enumerate(parts):
-            row, col, value = entries(matrix)
-            both = value.new_zeros(len(value), 2)
-            both[:, column] = share * value
-            places.append(torch.stack([row, col]).long())
-            values.append(both)
-        place, value = torch.cat(places, 1), torch.cat(values)
-        size = (nodes, nodes, 2)
-        mixed = torch.sparse_coo_tensor(place, value, size, check_invariants=False).coalesce()
-        (target, source), by_part = mixed.indices(), mixed.values()
-        total = by_part.sum(1)
-        order = ((total > 0) & (self_loops | (source != target))).nonzero()[:, 0]
-        order = order[total[order].argsort(descending=True, stable=True)]
-        order = order[target[order].argsort(stable=True)]  # by node, the strongest first
-        counts = torch.bincount(target[order], minlength=nodes)
-        first = (counts.cumsum(0) - counts).repeat_interleave(counts)
-        order = order[torch.arange(len(order), device=order.device) - first < top_k]
-        pairs = torch.stack([source[order], target[order]])
-        return WeightedEdges(pairs, total[order], *by_part[order].T)
+            both = both + 1j * _parts(self.fixed, 1 - self.input_weight)
+        both = both.tocoo()
+        target, source = both.coords
+        total = both.data.real + both.data.imag
+        kept = np.flatnonzero((total > 0) & (self_loops | (source != target)))
+        order = kept[np.lexsort((-total[kept], target[kept]))]  # by node, the strongest first
+        counts = np.bincount(target[order], minlength=both.shape[0])
+        first = np.repeat(counts.cumsum() - counts, counts)
+        order = order[np.arange(len(order)) - first < top_k]
+        found = np.stack([source[order], target[order]]).astype(np.int64), total[order]
+        parts = both.data[order].real, both.data[order].imag
+        device = self.adj.values.device
+        return WeightedEdges(*(torch.from_numpy(np.array(a)).to(device) for a in (*found, *parts)))
+
+
+def _parts(matrix: SparseMatrix, share: float) -> sp.csr_array:
+    """``share`` times a matrix, with complex values."""
+    values, *pattern = (t.cpu().numpy() for t in (matrix.values, matrix.col, matrix.crow))
+    weights = (share * values).astype(np.result_type(values, np.complex64))
+    return sp.csr_array((weights, *pattern), shape=matrix.shape)
 
 
 def _factors(latent: Structure | None) -> list[tuple[Tensor, Tensor]]:

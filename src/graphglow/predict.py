@@ -59,10 +59,11 @@ CHANNEL_NAMES = {
     "hidden_again": "hidden layer over all views, refined once",
     "vote": "weighted vote of the channels",
     "ffx": "features two steps away, refined",
+    "ppr": "features in the wider neighbourhood",
+    "ppr_f": "features in the wider refined neighbourhood",
     "spread_f": "labels spread over refined edges",
     "community_f": "labels in its refined community",
     "hidden_f": "hidden layer over refined features",
-    "stack": "channels weighted by this graph's labels",
 }
 """Channels in plain words; a channel that is not here goes by its own name."""
 
@@ -165,7 +166,7 @@ class Prediction:
         write_table(self.to_frame(), path, "a predictions file")
 
     def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
-        """Say why a node got its class: channels, labelled nodes around it, the correction.
+        """Say why a node got its class: channels, and labelled nodes around it.
 
         Args:
             node: Its id; its index where the graph has no ids.

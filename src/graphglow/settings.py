@@ -284,17 +284,17 @@ EPISODES = ("first_episodes", "vote_episodes", "second_episodes", "predict_episo
 class EvidencePretrainConfig(Settings):
     """Pre-training of an evidence learner."""
 
-    first_episodes: int = 300
+    first_episodes: int = 700
     """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 200
+    vote_episodes: int = 300
     """Further episodes, for the voter."""
-    second_episodes: int = 300
+    second_episodes: int = 700
     """Further episodes, for the second round's scorer."""
-    predict_episodes: int = 400
+    predict_episodes: int = 1500
     """Further episodes, for the predictor."""
     random_share: float = 0.4
     """Share of episodes on random graphs."""
-    max_nodes: int = 3000
+    max_nodes: int = 2000
     """Of larger sources, each episode takes a part."""
     pairs: int = 8192
     """Pairs kept of each episode."""
@@ -305,9 +305,7 @@ class EvidencePretrainConfig(Settings):
     learning_rate: float = 3e-3
     """The highest of one cycle."""
     weight_decay: float = 1e-3
-    """L2 penalty on the weights of the scorers and the voter."""
-    predictor_weight_decay: float = 0.3
-    """L2 penalty on the predictor's weights."""
+    """L2 penalty on the weights."""
     seed: int = 0
     """Seeds episodes and weights."""
     device: Device = "auto"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.graph.files import note
+from graphglow.errors import warn
 from graphglow.graph.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
     def warn(self) -> None:
         """Give an :class:`InputWarning` if it is."""
         if self.worse:
-            note(self.sentence)
+            warn(self.sentence)
 
 
 def homophily(data: Data, edge_index: Tensor) -> Homophily | None:

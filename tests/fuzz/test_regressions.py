@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graph import load_graph
 from graphglow.graph.tables import read_new_nodes
 
@@ -22,9 +22,8 @@ KEY = '<key id="{0}" for="{1}" attr.name="{0}" attr.type="{2}"/>'
     ("change", "message"),
     [
         ({"train": torch.ones(8).bfloat16()}, "node indices or booleans; got torch.bfloat16"),
-        ({"y": Y[:, None].to_sparse()}, "y of .* must be dense; got a sparse tensor"),
-        ({"edge_weight": torch.ones(1, device="meta")}, "must hold plain numbers"),
-        ({"train": torch.ones(1).expand(10**12)}, "must hold all its numbers"),
+        ({"y": Y[:, None].to_sparse()}, "y of .* must be a dense tensor of plain numbers"),
+        ({"edge_weight": torch.ones(1, device="meta")}, "must be a dense tensor"),
         ({"class_names": [[], []]}, "class_names of .* must be text or numbers; got others"),
     ],
 )
@@ -65,14 +64,14 @@ def test_packed_tables_that_end_or_break_in_the_middle(tmp_path):
 
 def test_a_quote_that_is_never_closed(tmp_path):
     (tmp_path / "people.csv").write_text('id,label,a\n"1,a,1\n2,b,2\n')
-    with pytest.raises(InputError, match="must be a CSV table with a header"):
+    with pytest.raises(InputError, match="cannot be read as a CSV table with a header"):
         load_graph(tmp_path / "people.csv")
 
 
 def test_a_weight_beyond_all_floats(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,label,a\n1,a,1\n2,b,2\n3,a,3\n4,b,4\n")
     (tmp_path / "edges.csv").write_text(f"source,target,weight\n1,2,1\n2,3,{DIGITS}\n")
-    with pytest.raises(InputError, match=r"'weight' of .* must be finite .*; got inf"):
+    with pytest.raises(InputError, match=r"'weight' of .* a number that is too large in row 2"):
         load_graph(tmp_path)
 
 
@@ -86,11 +85,11 @@ def test_parquet_with_bytes_and_with_dates_of_any_year(tmp_path):
     pq.write_table(pa.table({**columns, "late": late}), path)
     assert load_graph(path).x.isfinite().all()
     pq.write_table(pa.table({**columns, "note": [b"\xff", b"a"] * 4}), path)
-    with pytest.raises(InputError, match="must be numbers, dates, text or booleans; got bytes"):
+    with pytest.warns(InputWarning, match="'note' of .* is left out: features are .*, not bytes"):
         load_graph(path)
     called_text = pa.array([b"x\xff" + b"x" * 5000] * 8, pa.binary()).view(pa.string())
     pq.write_table(pa.table({**columns, "note": called_text}), path)
-    with pytest.raises(InputError, match=r"must be a Parquet table; it is damaged .*UTF8"):
+    with pytest.raises(InputError, match="cannot be read as a Parquet table; it is damaged"):
         load_graph(path)
 
 
@@ -139,5 +138,5 @@ def test_names_that_no_file_can_have(name):
 )
 def test_a_saved_graph_that_says_nonsense_of_its_columns(told, tmp_path):
     (tmp_path / "new.csv").write_text("id,a\nnew,1\n")
-    with pytest.raises(InputError, match="must say how its table became features"):
+    with pytest.raises(InputError, match="do not say how its table became features"):
         read_new_nodes(tmp_path / "new.csv", None, Data(x=X, y=Y, feature_columns=told))

@@ -89,16 +89,16 @@ def test_validation_nodes_are_taken_from_training_where_test_is_given(fake, smal
 
 
 BAD = {
-    "os.path.Join": "a class path must be torch_geometric.datasets.NAME (other code is not run",
-    "torch_geometric.transforms.ToUndirected": "a class path must be torch_geometric.datasets.NAME",
-    f"{HOME}.planetoid.Planetoid": "a class path must be torch_geometric.datasets.NAME",
-    f"{HOME}.Karate": "must name a data set of PyG (nearest: KarateClub); got 'Karate'",
-    f"{HOME}.Any": "must name a data set of PyG",
+    "os.path.Join": "'os.path.Join' is no data set of PyG; other code is not run by its name",
+    "torch_geometric.transforms.ToUndirected": "is no data set of PyG; other code is not run",
+    f"{HOME}.planetoid.Planetoid": "is no data set of PyG; other code is not run",
+    f"{HOME}.Karate": "PyG has no data set 'Karate'",
+    f"{HOME}.Any": "PyG has no data set 'Any'",
     f"{HOME}.Amazon": "missing 1 required positional argument: 'name'",
     f"{HOME}.Amazon:name=a,colour=red": "got an unexpected keyword argument 'colour'",
-    f"{HOME}.Amazon:Photo": "must be written KEY=VALUE,KEY=VALUE, and none",
-    f"{HOME}.Amazon:name=a,root=/": "none of them be of root, transform, pre_transform, pre_filter",
-    f"{HOME}.Amazon:name=none": "must be a data set that PyG can build; got an error (unknown name",
+    f"{HOME}.Amazon:Photo": "have 'Photo'. Write KEY=VALUE,KEY=VALUE",
+    f"{HOME}.Amazon:name=a,root=/": "none of them root, transform, pre_transform, pre_filter",
+    f"{HOME}.Amazon:name=none": "name=none (unknown name",
 }
 
 
@@ -111,11 +111,11 @@ def test_what_is_refused(source, fake):
 
 def test_only_one_plain_graph(fake, monkeypatch):
     monkeypatch.setattr(Fake, "count", 600)
-    with pytest.raises(InputError, match=r"must be one graph with one kind .* got 600 graphs"):
+    with pytest.raises(InputError, match=r"is 600 graphs. Give one graph"):
         load_graph(f"{HOME}.Amazon:name=x")
     monkeypatch.setattr(Fake, "count", 1)
     monkeypatch.setattr(Fake, "graph", HeteroData())
-    with pytest.raises(InputError, match=r"must be one graph .* got a HeteroData"):
+    with pytest.raises(InputError, match=r"is a HeteroData. Give one graph"):
         load_graph(f"{HOME}.Amazon:name=x")
 
 
@@ -231,17 +231,6 @@ def test_blank_labels(root):
     assert not data.test_mask[11]
 
 
-@pytest.mark.parametrize("name", sorted(FACTS))
-def test_the_second_time_neither_the_package_nor_raw_files_are_needed(name, root, monkeypatch):
-    first = load_graph(f"ogb:{name}", data_root=root)
-    shutil.rmtree(root / "ogb" / name.replace("-", "_") / "raw")
-    monkeypatch.setitem(sys.modules, "ogb", None)
-    second = load_graph(f"ogb:{name}", data_root=root)
-    assert set(second.keys()) == set(first.keys())
-    for key in ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask"):
-        assert torch.equal(first[key], second[key])
-
-
 def test_the_pickle_that_ogb_keeps_is_not_opened(root, monkeypatch):
     kept = root / "ogb" / "ogbn_arxiv" / "processed" / "data_processed"
     kept.parent.mkdir()
@@ -249,14 +238,6 @@ def test_the_pickle_that_ogb_keeps_is_not_opened(root, monkeypatch):
     monkeypatch.setattr(torch, "load", lambda *args, **kwargs: pytest.fail("opened"))
     assert load_graph("ogb:ogbn-arxiv", data_root=root).num_nodes == NODES
     assert kept.read_bytes() == b"a pickle"
-
-
-def test_a_folder_that_may_only_be_read(root, monkeypatch):
-    def refuse(*args):
-        raise InputError("the output path must be writable; got it")
-
-    monkeypatch.setattr(datasets, "save_tensors", refuse)
-    assert load_graph("ogb:ogbn-arxiv", data_root=root).num_nodes == NODES
 
 
 def test_a_download(package, tmp_path, monkeypatch):
@@ -269,18 +250,6 @@ def test_a_download(package, tmp_path, monkeypatch):
     assert [path.name for path in (tmp_path / "data" / "ogb").iterdir()] == ["ogbn_arxiv"]
 
 
-def test_a_question_that_nobody_sees_is_a_sentence(package, tmp_path, monkeypatch):
-    from ogb.utils import url
-
-    facts = {"url": "file:///nothing", **FACTS["ogbn-products"]}
-    monkeypatch.setattr(datasets, "ogb_facts", lambda name: facts)
-    monkeypatch.setattr(url, "decide_download", lambda url: input("Will you proceed?") == "y")
-    with pytest.raises(
-        InputError, match=r"downloadable by the package ogb, which asks first .*; got"
-    ):
-        load_graph("ogb:ogbn-products", data_root=tmp_path)
-
-
 @pytest.mark.parametrize("gone", ["raw/edge.csv.gz", "raw/node-label.csv.gz", "split"])
 def test_a_missing_file_is_one_sentence(root, gone):
     path = root / "ogb" / "ogbn_arxiv" / gone
@@ -290,13 +259,12 @@ def test_a_missing_file_is_one_sentence(root, gone):
     ) as e:
         load_graph("ogb:ogbn-arxiv", data_root=root)
     assert "\n" not in str(e.value)
-    assert not (root / "ogb" / "ogbn_arxiv" / datasets.OGB_KEPT).exists()
 
 
 def test_other_names():
-    with pytest.raises(InputError, match=r"must be one of ogbn-arxiv, .*; got 'arxiv'"):
+    with pytest.raises(InputError, match="There is no OGB data set 'arxiv'"):
         load_graph("ogb:arxiv")
-    with pytest.raises(InputError, match="must be one of ogbn-arxiv"):
+    with pytest.raises(InputError, match="Give one of ogbn-arxiv"):
         load_graph("ogb:ogbl-ppa")
 
 

@@ -11,7 +11,7 @@ from graphglow.graph.tables import read_new_nodes
 
 COLUMNS = [
     {"name": "age", "mean": 40.0, "scale": 10.0},
-    {"name": "joined", "mean": 0.0, "scale": 2.0, "date": "ISO8601"},
+    {"name": "joined", "mean": 0.0, "scale": 2.0, "date": True},
     {"name": "same", "mean": 3.0, "scale": 0.0},
     {"name": "town", "categories": ["0x7", "Ulm", "York"]},
     {"name": "member", "categories": ["False", "True"]},
@@ -43,42 +43,10 @@ def test_columns_are_encoded_as_in_training(tmp_path):
     assert found.edge_index is None
 
 
-def test_categories_that_training_has_not_seen_are_counted(tmp_path):
-    towns = ["Rome", "Ulm", "", "NA", "Rome", "Bonn", "Kiel", "Turin"]
-    rows = "".join(f"n{i},{town},1,,1,,\n" for i, town in enumerate(towns))
-    with pytest.warns(InputWarning) as said:
-        found = read(tmp_path, HEADER + rows)
-    assert [str(one.message) for one in said] == [
-        f"column 'town' of {tmp_path / 'new.csv'} has categories that training has not seen in 5 "
-        "of 8 nodes ('Rome', 'Bonn', 'Kiel', ...); they count as blanks"
-    ]
-    assert found.x[:, 3:6].sum(dim=1).tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
-
-
 def test_names_of_columns_may_differ_in_case(tmp_path):
     header = "ID,Town,AGE, joined ,same,Member\n"
     found = read(tmp_path, header + "n1,Ulm,50,1970-01-03,3,true\n")
     assert found.x.tolist() == [[1, 1, 0, 0, 1, 0, 0, 1]]
-    said = r"must have every column of training, one called 'town' too; got id, Town, TOWN, age"
-    with pytest.raises(InputError, match=said):
-        read(tmp_path, "id,Town,TOWN,age,joined,same,member\nn1,Ulm,Ulm,50,,3,true\n")
-
-
-def test_cells_are_read_as_those_of_training(tmp_path):
-    columns = [
-        {"name": "a", "mean": 0.0, "scale": 1.0, "date": "ISO8601"},
-        {"name": "b", "mean": 0.0, "scale": 1.0},
-        {"name": "c", "mean": 0.0, "scale": 1.0, "date": "%d/%m/%Y"},
-    ]
-    data = graph(feature_columns={"columns": columns})
-    found = read(
-        tmp_path, 'id,a,b,c\nn1,1970/1/3,"1,500",02/01/1970\nn2,,50%,03/01/1970\n', data=data
-    )
-    assert found.x.tolist() == [[2.0, 1500.0, 1.0], [0.0, 0.5, 2.0]]
-    with pytest.raises(
-        InputError, match=r"column 'c' .* must be dates in every filled cell; got '1970"
-    ):
-        read(tmp_path, "id,a,b,c\nn1,,1,1970/01/01\n", data=data)
 
 
 def test_columns_that_were_chosen_in_training_need_not_be_said_again(tmp_path):
@@ -141,44 +109,21 @@ ROW = "n1,Ulm,1,,1,,\n"
 @pytest.mark.parametrize(
     ("nodes", "edges", "said"),
     [
-        ("town,age\nUlm,1\n", None, "must have an id column"),
-        ("id,age\nn1,1\n", None, "every column of training, one called 'joined'"),
-        (
-            HEADER + "a,Ulm,1,,1,,\n",
-            None,
-            "ids that are new; got 'a'",
-        ),
-        (HEADER + ROW + ROW, None, "unique ids; got 'n1'"),
-        (HEADER + ",Ulm,1,,1,,\n", None, "an id in every row; got a blank"),
-        (
-            HEADER + "n1,Ulm,old,,1,,\n",
-            None,
-            "column 'age' of .*new.csv must be numbers in every filled cell; got 'old'",
-        ),
-        (HEADER + "n1,Ulm,inf,,1,,\n", None, "column 'age' of .* must be finite"),
-        (
-            HEADER + ROW + "n2,Ulm,1e99,,1,,\n",
-            None,
-            r"column 'age' of .*new.csv must be finite and below 1e\+38; got 1e\+99",
-        ),
-        (
-            HEADER + "n1,Ulm,1,soon,1,,\n",
-            None,
-            "column 'joined' of .* must be dates in every filled cell; got 'soon'",
-        ),
+        ("town,age\nUlm,1\n", None, "has no id column"),
+        ("id,age\nn1,1\n", None, "has no column 'joined', as training had"),
+        (HEADER + "a,Ulm,1,,1,,\n", None, r"has the id of an old node \('a'\)"),
+        (HEADER + ROW + ROW, None, r"has an id twice \('n1'\)"),
+        (HEADER + ",Ulm,1,,1,,\n", None, "has a blank for an id"),
+        (HEADER + "n1,Ulm,old,,1,,\n", None, "'age' of .*new.csv has text among numbers in row 1"),
+        (HEADER + ROW + "n2,Ulm,1e99,,1,,\n", None, "'age' of .* too large in row 2"),
+        (HEADER + "n1,Ulm,1,soon,1,,\n", None, "'joined' of .* has text among dates in row 1"),
         (
             HEADER + ROW,
             "source,target\nn1,z\n",
-            "'target' .*old or new nodes; got 'z'",
+            "1 of 1 edges of .* such as 'z' in column 'target'",
         ),
-        (HEADER + ROW, "source,target\na,b\n", "must have a new end; got a - b"),
-        (
-            HEADER + ROW,
-            "source,target,weight\nn1,b,-1\n",
-            "'weight' of .*numbers from 0 to 1e\\+30; got -1",
-        ),
-        (HEADER + ROW, "source,target,weight\nn1,b,1e31\n", r"numbers from 0 to 1e\+30; got 1e"),
-        (HEADER + ROW, "a,b,c\n1,2,3\n", "must have the columns source and target"),
+        (HEADER + ROW, "source,target\na,b\n", "has the edge a - b between two old nodes"),
+        (HEADER + ROW, "source,target,weight\nn1,b,1e31\n", r"has 1e\+31. Write weights from 0"),
     ],
 )
 def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):
@@ -188,10 +133,10 @@ def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):
 
 def test_arrays_need_every_feature(tmp_path):
     plain = graph(x=torch.zeros(3, 2), feature_columns=None)
-    with pytest.raises(InputError, match="the 2 features of training, in order; got 1 other"):
+    with pytest.raises(InputError, match=r"has 1 columns beside the id. Give the 2 features"):
         read(tmp_path, "id,u,label\nn,1,x\n", data=plain)
     assert read(tmp_path, "id,u,v\nn,1,\n", data=plain).x.tolist() == [[1, 0]]
-    with pytest.raises(InputError, match=r"column 'v' .* finite and below 1e\+38; got 1e\+99"):
+    with pytest.raises(InputError, match=r"Column 'v' .* a number that is too large"):
         read(tmp_path, "id,u,v\nn,1,1e99\n", data=plain)
 
 
@@ -207,8 +152,8 @@ def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_p
 @pytest.mark.parametrize(
     ("edges", "left", "said"),
     [
-        ("n1,b\nz,n1\nn1,\n", [[3], [1]], "2 of 3 edges .* old or new nodes; got 'z'"),
-        ("n1,\n", [[], []], "1 of 1 edges of .* must name old or new nodes; got a blank"),
+        ("n1,b\nz,n1\nn1,\n", [[3], [1]], "2 of 3 edges of .* such as 'z'"),
+        ("n1,\n", [[], []], "1 of 1 edges of .* such as ''"),
     ],
 )
 def test_edges_with_unknown_ids_are_left_out_where_asked(tmp_path, edges, left, said):
@@ -218,5 +163,5 @@ def test_edges_with_unknown_ids_are_left_out_where_asked(tmp_path, edges, left, 
     with pytest.warns(InputWarning, match=said):
         found = read_new_nodes(*tables, graph(), skip_unknown_edges=True)
     assert found.edge_index.tolist() == left
-    with pytest.raises(InputError, match=r"--skip-unknown-edges .* leaves such edges out"):
+    with pytest.raises(InputError, match="leave such edges out: --skip-unknown-edges"):
         read_new_nodes(*tables, graph())

@@ -1,7 +1,6 @@
 """Graphs of NetworkX (and GraphML), SciPy and DGL."""
 
 import re
-from datetime import date
 
 import networkx as nx
 import numpy as np
@@ -29,8 +28,8 @@ def test_undirected_with_own_ids_and_numeric_attributes():
     assert data.node_id == ["a", "b", "c", "d"]
     assert data.class_names == ["u", "v"]
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert data.x.shape == (4, 3)  # age, the one value of note, tall
-    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 1.0, 0.0]))
+    assert data.x.shape == (4, 4)  # age, the one value of note, tall or not
+    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 1.0, 0.5, 0.5]))
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]
     assert data.edge_weight.tolist() == [0.5, 1.0, 0.5, 1.0]
 
@@ -54,20 +53,11 @@ def test_text_is_encoded_as_in_a_table(tmp_path):
     torch.testing.assert_close(load_graph(tmp_path / "g.graphml").x, found)
 
 
-def test_dates_and_numpys_booleans_are_features():
-    graph = people()
-    for i, attributes in enumerate(graph.nodes.values()):
-        attributes |= {"tall": np.bool_(i > 1), "note": date(2024, 1, 1 + i)}
-    data = load_graph(graph)
-    torch.testing.assert_close(data.x[:, 0], data.x[:, 1])  # ten years or one day apart
-    torch.testing.assert_close(data.x[:, 2], torch.tensor([-1.0, -1.0, 1.0, 1.0]))
-
-
 def test_attributes_that_are_no_features_are_named():
     graph = people()
     for node in graph:
         graph.nodes[node]["pos"] = (0.0, 1.0)
-    said = "attribute 'pos' of graph is left out: features must be .*; got tuple"
+    said = "column 'pos' of graph is left out: features are .*, not tuple"
     with pytest.warns(InputWarning, match=said):
         assert torch.equal(load_graph(graph).x, load_graph(people()).x)
     for i in range(30):
@@ -80,13 +70,6 @@ def test_attributes_that_are_no_features_are_named():
 @pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
 def test_directed(kind):
     assert load_graph(people(kind)).directed_edge_index.tolist() == [[0, 1], [1, 2]]
-
-
-def test_multi_edges_and_self_loops_are_taken():
-    graph = people(nx.MultiGraph)
-    graph.add_edge("a", "b", weight=3.0)
-    graph.add_edge("d", "d")
-    assert load_graph(graph).edge_index.shape == (2, 8)
 
 
 def test_split_and_missing_labels_and_no_edges():
@@ -113,12 +96,12 @@ def test_graphml(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("<html></html>", "must be a GraphML file; it is damaged or foreign"),
+        ("<html></html>", "cannot be read as GraphML; it is damaged or foreign"),
         ("<graphml xmlns='http://graphml.graphdrawing.org/xmlns'></graphml>", "foreign"),
         (
             "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"
             "<graph edgedefault='directed'></graph></graphml>",
-            "a graph must have at least one node; got none",
+            "p.graphml has no nodes",
         ),
     ],
 )
@@ -129,14 +112,14 @@ def test_graphml_without_a_graph(content, message, tmp_path):
 
 
 BAD = {
-    "empty": (lambda g: g.clear(), "a graph must have at least one node; got none in graph"),
+    "empty": (lambda g: g.clear(), "graph has no nodes. Add at least one"),
     "no label": (
         lambda g: [a.pop("label") for a in g.nodes.values()],
-        "must have an attribute y, class, label (--columns label=NAME names another, ",
+        "Nodes of graph have no attribute y, class, label, but age, note, tall. Say which",
     ),
     "text among numbers": (
         lambda g: [a.update(note=n) for a, n in zip(g.nodes.values(), "12x4", strict=True)],
-        "column 'note' of graph must be numbers in every filled cell; got 'x'",
+        "Column 'note' of graph has text among numbers in row 3 ('x')",
     ),
     "x on one node": (
         lambda g: g.add_node("a", x=[1.0]),
@@ -154,8 +137,14 @@ BAD = {
         lambda g: [g.add_node(n, x=[float("nan")]) for n in "abcd"],
         "x must be finite; got nan at node 0, column 0",
     ),
-    "text weight": (lambda g: g.add_edge("a", "b", weight="much"), "edge weights of graph must be"),
-    "split": (lambda g: g.add_node("c", split="later"), "blank; got 'later'"),
+    "text weight": (
+        lambda g: g.add_edge("a", "b", weight="much"),
+        "Column 'weight' of the edges of graph has text among numbers in row 1",
+    ),
+    "split": (
+        lambda g: g.add_node("c", split="later"),
+        "split of graph has 'later'. Write train, val, test or a blank",
+    ),
 }
 
 
@@ -183,19 +172,6 @@ def test_attributes_are_chosen_and_left_out():
     assert bool((data.edge_weight == 3).all())
 
 
-@pytest.mark.parametrize(
-    ("columns", "rule"),
-    [
-        ({"id": "age"}, "must name some of label, split, weight, or those to leave_out; got 'id'"),
-        ({"leave_out": "phone"}, "attributes that columns name; got no phone but age, label"),
-        ({"label": "kind"}, "attributes that columns name; got no kind but age"),
-    ],
-)
-def test_bad_choices_of_attributes(columns, rule):
-    with pytest.raises(InputError, match=rule):
-        load_graph(people(), columns=columns)
-
-
 def test_nodes_without_features_are_known_by_their_edges():
     graph = nx.karate_club_graph()
     with pytest.warns(InputWarning, match="Karate Club has no features: its nodes are known by"):
@@ -210,7 +186,8 @@ def test_no_labels_where_none_are_needed():
     graph = people()
     for attributes in graph.nodes.values():
         del attributes["label"]
-    data = load_graph(graph, need_labels=False)
+    with pytest.warns(InputWarning, match="features that look like them: 'tall'"):
+        data = load_graph(graph, need_labels=False)
     assert data.y.tolist() == [-1] * 4
     assert not data.train_mask.any()
 
@@ -265,8 +242,8 @@ def test_a_matrix_without_labels():
 @pytest.mark.parametrize(
     ("adjacency", "given", "message"),
     [
-        (ADJACENCY[:2], {}, "must be square [N, N] and hold numbers; got shape (2, 3)"),
-        (ADJACENCY * 1j, {}, "hold numbers; got shape (3, 3) of complex128"),
+        (ADJACENCY[:2], {}, "of shape (2, 3) and type int64 is no graph"),
+        (ADJACENCY * 1j, {}, "of shape (3, 3) and type complex128 is no graph"),
         (ADJACENCY, {"x": X[:2]}, "x must have one row per node (3); got 2 rows"),
         (ADJACENCY, {"x": [["a"]] * 3}, "x must hold numbers [N, D]; got others"),
         (ADJACENCY, {"y": None}, "a graph must have labels y [N]; got y of type NoneType"),
@@ -318,15 +295,11 @@ def test_features_labels_masks_and_weights(x, y):
 
 
 def test_bad_dgl_graphs():
-    with pytest.raises(InputError, match="must have features, called feat, x, features; got label"):
-        load_graph(DGLGraph({"label": TURNS}))
     with pytest.raises(InputError, match="a graph must have labels y"):
         load_graph(DGLGraph({"feat": EYE}))
     mixed = DGLGraph({"feat": EYE, "label": TURNS})
     mixed.is_homogeneous = False
-    with pytest.raises(
-        InputError, match=r"one kind of nodes and edges .* got nodes a, b and edges r"
-    ):
+    with pytest.raises(InputError, match="Make it one kind"):
         load_graph(mixed)
 
 

@@ -4,8 +4,9 @@ import time
 from functools import partial
 
 from graphglow.commands import flags
+from graphglow.commands.output import check_output, print_facts, print_text, write_each
+from graphglow.commands.progress import spinner
 from graphglow.errors import InputError
-from graphglow.settings import Device
 
 
 def audit(
@@ -18,7 +19,7 @@ def audit(
     out: flags.OptionalFile = None,
     top: flags.OptionalInt = None,
     seed: int = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -29,10 +30,6 @@ def audit(
     Example: graphglow audit --target people.csv+relations.csv --suspects s.csv --out audit.html
 
     Args:
-        target: The graph.
-        reading: How it is read.
-        working: Who shares the work.
-        auditor: The auditor.
         suspects: Where to write every edge once, the most doubtful first (.csv or .parquet):
             source, target, probability_real, probability_same_class, against.
         missing: Where to write the pairs without an edge that look most like edges (.csv or
@@ -40,13 +37,8 @@ def audit(
         out: Where to write a page with pictures (.html) that opens offline.
         top: How many missing pairs to write; by default as many as there are edges.
         seed: Seed of the random numbers that the evidence uses.
-        device: Where to compute: auto takes the GPU if there is one.
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     from graphglow.audit import audit as audit_graph
-    from graphglow.commands.output import check_output, print_facts, print_text, write_each
-    from graphglow.commands.progress import spinner
     from graphglow.graph.write import TABLES, write_table
     from graphglow.report.audit import write_audit
     from graphglow.report.page import PAGES

@@ -5,8 +5,9 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands import flags
+from graphglow.commands.output import print_json, print_text, warn
+from graphglow.commands.progress import progress_bar, spinner
 from graphglow.errors import InputError
-from graphglow.settings import Device
 
 Methods = Annotated[
     tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: usual ones)")
@@ -20,7 +21,7 @@ def compare(
     learner: flags.LearnerName = "universal",
     seeds: int = 3,
     seed: int = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     json: flags.Json = False,
 ) -> None:
     """Run graphglow and others on your graph, and say which to use and how sure that is.
@@ -34,21 +35,14 @@ def compare(
     Example: graphglow compare --target people.csv+relations.csv
 
     Args:
-        target: The graph.
-        reading: How it is read.
         methods: Which to run: gcn mlp linkx gpr h2gcn knn jaccard paper bag-gcn bag-gpr untrained
             transfer predict.
-        learner: The learner.
         seeds: Runs of each method.
         seed: The first of the seeds.
-        device: Where to compute: auto takes the GPU if there is one.
-        json: Print JSON.
     """
     if reading.split_seed is not None:
         raise InputError("--split-seed has no effect: compare draws a split by each --seed")
 
-    from graphglow.commands.output import percent, print_json, print_table, print_text, warn
-    from graphglow.commands.progress import progress_bar, spinner
     from graphglow.compare import COMPARED
     from graphglow.compare import compare as compare_methods
     from graphglow.lab.open_world.methods import NAMES
@@ -71,19 +65,6 @@ def compare(
         lines = [line._asdict() | {"basis": line.basis} for line in table.lines]
         print_json(facts | {"lines": lines, "failed": table.failed, "verdict": table.verdict})
         return
-    rows = [
-        (
-            NAMES[line.method],
-            percent(line.accuracy),
-            "" if line.deviation is None else f"{100 * line.deviation:.1f}",
-            f"{percent(line.estimate)} by {line.basis}",
-            f"{line.seconds:.1f}",
-            line.against_highest,
-        )
-        for line in table.lines
-    ]
-    columns = ("method", "test", "+-", "own estimate", "seconds", "against the highest")
-    print_table(columns, rows, f"{data.name}: {table.how}")
     for method, why in table.failed.items():
         warn(f"{NAMES[method]} could not run: {why}")
-    print_text(table.verdict)
+    print_text(f"{data.name}\n{table!r}")

@@ -1,6 +1,7 @@
 """``graphglow datasets``: the graphs that are known by name."""
 
 from graphglow.commands.flags import DataRoot, Json
+from graphglow.commands.output import print_json, print_table, print_text
 
 
 def datasets(data_root: DataRoot = None, json: Json = False) -> None:
@@ -9,7 +10,6 @@ def datasets(data_root: DataRoot = None, json: Json = False) -> None:
     Any other graph is given by a path: two tables as people.csv+relations.csv (or .parquet), a
     folder with nodes.csv and edges.csv, or a .pt, .npz or .graphml file.
     """
-    from graphglow.commands.output import print_json, print_table, print_text
     from graphglow.graph import DATASETS
     from graphglow.graph.load import data_folder
     from graphglow.pretrained import PRETRAINED

@@ -5,7 +5,15 @@ from functools import partial
 from pathlib import Path
 
 from graphglow.commands import flags
-from graphglow.settings import Device
+from graphglow.commands.output import (
+    check_output,
+    percent,
+    print_json,
+    print_table,
+    print_text,
+    write_each,
+)
+from graphglow.commands.progress import progress_bar
 
 NEXT = """
 next:   graphglow predict --target wine --out wine.csv
@@ -16,7 +24,7 @@ def demo(
     out: flags.File = Path("demo_report.html"),
     picture: flags.OptionalFile = None,
     seed: int = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -29,19 +37,7 @@ def demo(
         out: Where to write the report, one HTML page; an older report is replaced.
         picture: Where to write a picture too, an .svg: edges around a node before and after.
         seed: The first of the seeds; each draws labels, false edges and weights.
-        device: Where to compute: auto takes the GPU if there is one.
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
-    from graphglow.commands.output import (
-        check_output,
-        percent,
-        print_json,
-        print_table,
-        print_text,
-        write_each,
-    )
-    from graphglow.commands.progress import progress_bar
     from graphglow.demo import LABELS, METHODS, run_demo, summarise
     from graphglow.report.demo import headline, write_picture, write_report
     from graphglow.report.page import is_report
@@ -63,16 +59,17 @@ def demo(
         rows.append((LABELS[method], *map("".join, zip(means, spreads, strict=True))))
     print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
-    print_text(
-        "\n".join(headline(result)) + f"\nRefined graph of {refined.target}: "
-        f"{percent(refined.after.homophily)} of its edges join nodes of one class; "
-        f"{percent(refined.before.homophily)} of the input's do. Dropped are "
+    sentences = [
+        *headline(result),
+        f"Refined graph of {refined.target}: {percent(refined.after.homophily)} of its edges join "
+        f"nodes of one class; {percent(refined.before.homophily)} of the input's do. Dropped are "
         f"{percent(refined.dropped_injected)} of the injected edges and "
-        f"{percent(refined.dropped_own)} of its own."
-    )
+        f"{percent(refined.dropped_own)} of its own.",
+    ]
     if refined.audit_auc is not None:
-        print_text(
+        sentences.append(
             "Its audit, without labels, tells injected edges from others with an AUC of "
             f"{refined.audit_auc:.3f}."
         )
+    print_text("\n".join(sentences))
     print_text(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")

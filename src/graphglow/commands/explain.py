@@ -5,8 +5,9 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow.commands import flags
+from graphglow.commands.output import check_output, print_json, print_text
+from graphglow.commands.progress import spinner
 from graphglow.errors import InputError
-from graphglow.settings import Device
 
 NodeId = Annotated[str | None, arg(metavar="ID", help_behavior_hint="(or --pair)")]
 TwoIds = Annotated[tuple[str, str] | None, arg(metavar="ID ID", help_behavior_hint="(or --node)")]
@@ -27,7 +28,7 @@ def explain(
     label: Class = None,
     against: Class = None,
     seed: int = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -41,12 +42,9 @@ def explain(
     Example: graphglow explain --target wine --pair 4 7 --out why.html
 
     Args:
-        reading: How the graph is read.
         node: A node's own id; its index where the graph has no ids. Needs --result.
         pair: The ids of two nodes.
         result: A saved transfer, from graphglow transfer --out, with its graph and learner.
-        target: The graph.
-        learner: The learner.
         nodes: New nodes, as of graphglow predict, which --node and --pair may name too (with
             --result).
         edges: Their edges (with --nodes).
@@ -57,8 +55,6 @@ def explain(
         against: Explain the lead over this class instead of the score itself (with --node).
         seed: As of graphglow refine, with --target.
         device: Where to compute, with --target: auto takes the GPU if there is one.
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     if (node is None) == (pair is None):
         raise InputError("explain needs either --node ID or --pair ID ID")
@@ -76,8 +72,6 @@ def explain(
             given |= {"columns": reading.columns, "skip_unknown_edges": reading.skip_unknown_edges}
         flags.refuse_beside("--result", explain, learner=learner, **given)
 
-    from graphglow.commands.output import check_output, print_json, print_text
-    from graphglow.commands.progress import spinner
     from graphglow.explain import explain_pair
     from graphglow.report import PAGES
     from graphglow.result import TransferResult

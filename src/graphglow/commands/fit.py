@@ -5,6 +5,8 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, arg
 
 from graphglow.commands import flags
+from graphglow.commands.output import check_output, print_facts
+from graphglow.commands.progress import epoch_bar, spinner
 from graphglow.settings import RunConfig
 
 CHOSEN_BY = "--method"
@@ -40,17 +42,10 @@ def fit(
 
     Args:
         method: What to train.
-        target: The graph.
-        reading: How it is read.
-        settings: How it is trained.
         predictions: Where to write every node's id, predicted class and probabilities (.csv or
             .parquet).
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     from graphglow import competitors
-    from graphglow.commands.output import check_output, print_facts
-    from graphglow.commands.progress import epoch_bar, spinner
     from graphglow.graph.write import prediction_file
 
     if predictions is not None:

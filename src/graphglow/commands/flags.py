@@ -13,6 +13,7 @@ from tyro.conf import Fixed, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
 from graphglow.settings import LARGEST_SEED
+from graphglow.settings import Device as AnyDevice
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -23,7 +24,8 @@ GRAPH = (
 )
 COLUMNS = (
     "Columns of your tables that are not called so: id=person label=risk split=part (nodes), "
-    "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read."
+    "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read; "
+    "category=NAME, such as a zip code, is not taken for a number."
 )
 LEARNER = (
     "The learner: universal or paper, which come with the package; a file from graphglow pretrain "
@@ -52,6 +54,7 @@ Json = Annotated[
     bool, arg(help="Print one JSON object as the last line, not tables.", help_behavior_hint="")
 ]
 Overwrite = Annotated[bool, arg(help="Replace outputs that exist.", help_behavior_hint="")]
+Device = Annotated[AnyDevice, arg(help="Where to compute: auto takes the GPU if there is one.")]
 Switch = Annotated[bool, arg(help_behavior_hint="")]
 
 
@@ -101,7 +104,11 @@ class GraphFlags:
 
         Without ``draw`` a graph that has no split gets one only if ``--split-seed`` asks for it.
         """
-        from graphglow.graph.load import say_no_edges, say_split, without_drawn_split
+        from graphglow.graph.load import (
+            warn_of_drawn_split,
+            warn_of_made_edges,
+            without_drawn_split,
+        )
 
         data = self.load(name, need_labels=need_labels)
         drawn = data.split.startswith(("random", "own number", "own, validation by seed"))
@@ -109,11 +116,11 @@ class GraphFlags:
             raise InputError(
                 f"--split-seed draws a split, but {name} has one ({data.split}): leave it out"
             )
-        say_no_edges(data)
+        warn_of_made_edges(data)
         if not draw and self.split_seed is None:
             return without_drawn_split(data), data.get("split", "none")
         if self.split_seed is None and tell_split:
-            say_split(data)
+            warn_of_drawn_split(data)
         return data, data.split
 
 
@@ -158,7 +165,7 @@ def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
             raise InputError(
                 f"--columns takes pairs such as id=person leave_out=notes; got {text!r}"
             )
-        if role == "leave_out":
+        if role in ("leave_out", "category"):
             columns[role] = [*columns.get(role, ()), name]
         elif role in columns:
             raise InputError(f"--columns names two columns as {role}: leave one out")

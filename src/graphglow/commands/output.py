@@ -10,17 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from graphglow.errors import InputError
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 SHIPPED = Path(__file__).parents[1] / "pretrained"
 """Where the learners are that names stand for."""
 LABELS = {
+    "leave_one_out_accuracy": "accuracy",
     "val_accuracy": "validation accuracy",
     "input_weight": "lambda, weight of the input graph",
     "peak_memory_bytes": "peak memory",
@@ -29,12 +25,17 @@ LABELS = {
     "predictions": "predictions in",
 }
 """What facts are called where their name does not say it."""
-NUMBERS = ("weight_decay", "input_weight")
+NUMBERS = ("weight_decay", "input_weight", "auroc", "average_precision")
 """Facts that are no shares, though fractions."""
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table; under names, numbers stand right. A wide cell is folded, never cut."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     lines = [[escape(printable(cell)) for cell in row] for row in rows]
     table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
     table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
@@ -48,8 +49,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 def print_text(text: str) -> None:
     """Print plain text as it is, less control characters."""
-    lines = "\n".join(map(printable, text.split("\n")))
-    Console(soft_wrap=True).print(lines, markup=False, highlight=False)
+    sys.stdout.write("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def print_json(facts: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ def _in_words(name: str, value: Any) -> str:
         return f"{value / 2**20:.0f} MiB" if name.endswith("bytes") else f"{value:,}"
     if isinstance(value, float):
         if name in NUMBERS:
-            return f"{value:g}"
+            return f"{value:.3g}"
         return f"{value:.1f}" if name.endswith("seconds") else percent(value)
     if isinstance(value, Mapping):
         items = [(k, v) for k, v in value.items() if v is not None and not isinstance(v, list)]
@@ -132,7 +132,7 @@ def check_output(
         suffixes: It must have one of these.
         inputs: Files that the command reads: the output may never be one of them.
     """
-    from graphglow.graph.files import pair_of_tables
+    from graphglow.graph.load import pair_of_tables
     from graphglow.graph.table_file import require_pyarrow
     from graphglow.storage import check_folder
 

@@ -1,13 +1,17 @@
 """``graphglow predict``: classes of all nodes of a graph, or of new ones under a saved transfer."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
 from graphglow.commands import flags
+from graphglow.commands.output import (
+    check_output,
+    print_facts,
+)
+from graphglow.commands.progress import spinner
 from graphglow.errors import InputError
-from graphglow.settings import Device
 
 if TYPE_CHECKING:
     from graphglow.predict import Prediction
@@ -28,7 +32,7 @@ def predict(
     nodes: flags.OptionalFile = None,
     edges: flags.OptionalFile = None,
     seed: int = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -42,14 +46,10 @@ def predict(
     Example: graphglow predict --target wine --out predictions.csv
 
     Args:
-        reading: How the graph is read.
-        working: Who shares the work.
-        target: The graph.
         out: Where to write ids, predicted classes and probabilities (.csv or .parquet).
         labels: Which labels are given: train, or train+val, those of validation nodes too.
         coverage: Also write a set of classes for each node that holds the true one with this
             probability, such as 0.9.
-        learner: The learner.
         result: A saved transfer, from graphglow transfer --out, instead of --target; with --nodes.
         nodes: The new nodes (.csv or .parquet): ids that are new, and the columns of the nodes
             table that the graph was loaded from. A label and a split are passed over. What was
@@ -58,9 +58,6 @@ def predict(
             with a new end, and optionally weight. Without it the nodes have no edges, or, where
             the graph was made of nearest neighbours, those to their nearest nodes.
         seed: Seeds the random projections, and --learner untrained.
-        device: Where to compute: auto takes the GPU if there is one.
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     if (target is None) == (result is None):
         raise InputError("predict needs either --target or --result")
@@ -73,8 +70,6 @@ def predict(
         if nodes is None or out is None:
             raise InputError("--result needs --nodes, the new nodes, and --out")
 
-    from graphglow.commands.output import check_output, print_facts, print_json
-    from graphglow.commands.progress import spinner
     from graphglow.device import resolve_device
     from graphglow.graph.write import prediction_file
     from graphglow.predict import predict as predict_graph
@@ -132,10 +127,13 @@ def predict(
         "device": resolve_device(device).type,
         "seed": seed,
     }
-    if json:
-        print_json(facts)
-    else:
-        _print(prediction, test, facts)
+    if not json:
+        facts |= {"leave_one_out_accuracy": str(prediction.accuracy), "low": None, "high": None}
+        facts["best_channels"] = [
+            f"{name} {share:.1%}" for name, share in zip(best.about, best.accuracy, strict=True)
+        ]
+        facts["set_size"] = facts["set_size"] and f"{facts['set_size']:.2f} classes on average"
+    print_facts("Prediction, nothing trained", facts, json=json)
 
 
 def _test(prediction: "Prediction") -> "Scores | None":
@@ -143,27 +141,3 @@ def _test(prediction: "Prediction") -> "Scores | None":
     if mask is None or not bool((mask.cpu() & (prediction.data.y >= 0)).any()):
         return None
     return prediction.score("test")
-
-
-def _print(prediction: "Prediction", test: "Scores | None", facts: dict[str, Any]) -> None:
-    """Print what a person wants to know."""
-    from graphglow.commands.output import percent, print_table, print_text
-
-    counts = f"{facts['nodes']:,} nodes, {facts['labels']:,} labels, {facts['classes']} classes"
-    rows = [("target", facts["target"]), ("", counts), ("accuracy", str(prediction.accuracy))]
-    if test is not None:
-        share = f"{percent(test.accuracy)} of {test.nodes:,} nodes"
-        rows.append(("test accuracy", f"{share}; the majority class is {percent(test.majority)}"))
-        if facts["classes"] == 2:
-            pair = ["-" if v is None else f"{v:.3f}" for v in (test.auroc, test.average_precision)]
-            rows.append(("AUROC, average precision", ", ".join(pair)))
-    if facts["coverage"] is not None:
-        size = f"{facts['set_size']:.2f} classes on average for {facts['coverage']:.0%} coverage"
-        rows.append(("sets of classes", size))
-    best = prediction.channels.head(SHOWN)
-    lines = [f"{a} {percent(v)}" for a, v in zip(best.about, best.accuracy, strict=True)]
-    rows += [("best channels" if i == 0 else "", line) for i, line in enumerate(lines)]
-    rows.append(("seconds", f"{facts['seconds']:.1f}"))
-    print_table(("", ""), rows, "Prediction, nothing trained")
-    if facts["out"] is not None:
-        print_text(f"written to: {facts['out'].absolute()}")

@@ -7,6 +7,8 @@ from tyro.conf import OmitArgPrefixes, arg
 
 from graphglow.checks import one_of
 from graphglow.commands import flags
+from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, print_text
+from graphglow.commands.progress import epoch_bar, progress_bar, spinner
 from graphglow.errors import InputError
 from graphglow.settings import AuditPretrainConfig, EvidencePretrainConfig, PretrainConfig
 
@@ -46,15 +48,11 @@ def pretrain(
     Args:
         sources: The source graphs: names (see graphglow datasets) or files.
         out: Where to write the learner, as safetensors.
-        reading: How they are read.
-        settings: How it is trained.
         kind: What to train: an evidence learner (for predict, refine, transfer and explain), an
             auditor (for graphglow.audit in Python), or a learner of the paper's kind.
         workers: Ray workers that draw the episodes of an evidence learner; on a CPU the learner is
             the same.
         resume: Go on from the checkpoint of a run that was stopped or killed (with --kind paper).
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     if kind != "evidence" and workers is not None:
         raise InputError("--workers goes with --kind evidence")
@@ -63,8 +61,6 @@ def pretrain(
 
     import graphglow
     from graphglow.checkpoint import Checkpoint
-    from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, print_text
-    from graphglow.commands.progress import epoch_bar, progress_bar, spinner
     from graphglow.device import peak_memory_bytes, resolve_device
 
     began = time.perf_counter()

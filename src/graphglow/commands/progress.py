@@ -5,10 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TimeRemainingColumn
-
 if TYPE_CHECKING:  # it imports torch
     from graphglow.gnn.train import Epoch
 
@@ -20,7 +16,11 @@ def interactive() -> bool:
 
 def spinner(what: str) -> AbstractContextManager[object]:
     """Show a spinner while the block runs."""
-    return Console(stderr=True).status(escape(what)) if interactive() else nullcontext()
+    if not interactive():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
 
 
 @contextmanager
@@ -29,6 +29,10 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     if not interactive():
         yield lambda what, done, total: None
         return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
+
     columns = (BarColumn(), "{task.completed}/{task.total}", TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, "{task.description}", console=console, transient=True) as bar:

@@ -1,6 +1,7 @@
 """``graphglow refine``: a better graph, instant or of a trained transfer."""
 
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -8,8 +9,9 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands import flags
-from graphglow.errors import InputError
-from graphglow.settings import Device
+from graphglow.commands.output import check_output, print_facts, warn, write_each
+from graphglow.commands.progress import spinner
+from graphglow.errors import InputError, InputWarning
 
 
 def refine(
@@ -28,7 +30,7 @@ def refine(
     result: flags.OptionalFile = None,
     self_loops: flags.Switch = True,
     seed: int = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -46,10 +48,6 @@ def refine(
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
             probability and in_input, or, with --result, input_weight and latent_weight: how much
             of the weight came by the input graph, and how much was learned.
-        reading: How the graph is read.
-        working: Who shares the work.
-        target: The graph.
-        learner: The learner.
         predictions: Where to write every node's class and probabilities too, made in closed form
             (.csv or .parquet; not with --result).
         min_probability: Leave out edges below this probability, with --no-drop only new ones
@@ -63,30 +61,16 @@ def refine(
             settings.
         self_loops: With --result, leave out what a node passes to itself.
         seed: Seeds the random projections, and --learner untrained.
-        device: Where to compute: auto takes the GPU if there is one.
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     if (target is None) == (result is None):
         raise InputError("refine needs either --target or --result")
     if result is not None:
-        flags.refuse_beside(
-            "--result",
-            refine,
-            learner=learner,
-            predictions=predictions,
-            min_probability=min_probability,
-            add=add,
-            drop=drop,
-            seed=seed,
-            device=device,
-            **vars(reading) | vars(working),
-        )
+        without = "learner predictions min_probability add drop seed device"
+        given = {name: value for name, value in locals().items() if name in without.split()}
+        flags.refuse_beside("--result", refine, **given, **vars(reading), **vars(working))
     elif not self_loops:
         raise InputError("--no-self-loops goes with --result")
 
-    from graphglow.commands.output import check_output, print_facts, write_each
-    from graphglow.commands.progress import spinner
     from graphglow.graph import write_graph
     from graphglow.graph.write import WRITERS, prediction_file
     from graphglow.refine import input_edges
@@ -106,7 +90,8 @@ def refine(
     with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with spinner("refining"):
+    with spinner("refining"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "worse|cannot tell", InputWarning)  # printed below
         refined = refine_graph(
             data,
             learner,
@@ -150,8 +135,6 @@ def _refine_result(
     result: Path, out: Path, top_k: int | None, *, self_loops: bool, json: bool
 ) -> None:
     """Write the graph of a trained GNN's messages."""
-    from graphglow.commands.output import print_facts, warn
-    from graphglow.commands.progress import spinner
     from graphglow.graph import write_graph
     from graphglow.graph.describe import describe
     from graphglow.refine import usual_top_k

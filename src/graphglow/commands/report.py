@@ -6,6 +6,8 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from graphglow.commands import flags
+from graphglow.commands.output import check_output, print_json, print_text
+from graphglow.commands.progress import spinner
 from graphglow.errors import InputError
 
 
@@ -24,14 +26,10 @@ def report(
         results: Saved transfers (.safetensors, from graphglow transfer --out).
         out: Where to write the page; an older report is replaced.
         title: Heading of the page.
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     if not results:
         raise InputError("graphglow report needs at least one saved transfer")
 
-    from graphglow.commands.output import check_output, print_json, print_text
-    from graphglow.commands.progress import spinner
     from graphglow.report.page import PAGES, is_report
     from graphglow.report.transfer import write_transfers
     from graphglow.result import TransferResult

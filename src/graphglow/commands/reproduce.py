@@ -6,6 +6,8 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from graphglow.commands.flags import DataRoot, Json, Names, Switch
+from graphglow.commands.output import check_output, print_json, print_text, warn
+from graphglow.commands.progress import progress_bar
 from graphglow.errors import InputError
 from graphglow.lab.config import RunsConfig
 
@@ -13,7 +15,7 @@ SETTINGS = Path("results/settings.json")
 Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 
 
-def reproduce(  # noqa: D417
+def reproduce(
     experiment: Annotated[str, Positional, arg(metavar="EXPERIMENT")],
     config: OmitArgPrefixes[RunsConfig],
     methods: Names = (),
@@ -56,8 +58,6 @@ def reproduce(  # noqa: D417
         pictures: Write pictures of the rows, as .svg, to this folder.
     """
     from graphglow.checks import one_of
-    from graphglow.commands.output import check_output, print_json, print_text, warn
-    from graphglow.commands.progress import progress_bar
     from graphglow.graph.load import data_folder
     from graphglow.lab import figures, runs, tables
     from graphglow.lab.open_world import standings, suite

@@ -6,6 +6,8 @@ from typing import Any
 from tyro.conf import OmitArgPrefixes
 
 from graphglow.commands import flags
+from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, write_each
+from graphglow.commands.progress import epoch_bar, spinner
 from graphglow.errors import InputError
 from graphglow.settings import PaperConfig, TransferConfig
 
@@ -44,10 +46,6 @@ def transfer(
     Example: graphglow transfer --target breast_cancer --out trained.safetensors
 
     Args:
-        target: The graph.
-        reading: How it is read.
-        settings: How the GNN is trained.
-        learner: The learner.
         out: Where to write the trained result, as safetensors, for graphglow refine, explain and
             predict --result.
         predictions: Where to write every node's id, predicted class, probabilities, known class
@@ -55,16 +53,12 @@ def transfer(
         controls: Do not train an MLP and a GCN on the same split to compare with.
         resume: Go on from the checkpoint beside --out of a run that was stopped or killed (under a
             learner of the paper's kind).
-        overwrite: Replace outputs that exist.
-        json: Print JSON.
     """
     if resume and (out is None or not isinstance(settings, PaperConfig)):
         raise InputError("--resume goes with --out and a learner of the paper's kind")
 
     import graphglow
     from graphglow.checkpoint import Checkpoint
-    from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, write_each
-    from graphglow.commands.progress import epoch_bar, spinner
     from graphglow.graph.write import prediction_file
     from graphglow.pretrained import load_learner
 

@@ -7,7 +7,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.candidates import NEAREST, TIE_LENGTH, TIES, tie_columns, with_beliefs
 from graphglow.evidence.channels import SPREAD_DAMPING
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
-from graphglow.evidence.predictor import RESIDUALS
+from graphglow.evidence.predictor import HIDDEN_F, PPR_STEPS, PPR_TELEPORT
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import SEARCHED, adjacency_over
 from graphglow.evidence.views import AGAIN, ALL, HIDDEN, RANKS, role_degrees
@@ -32,7 +32,7 @@ LAYERS = {
     "hidden_x": ("x",),
     "hidden_all": ALL,
     "hidden_again": AGAIN,
-    "hidden_f": ("x", "fx", "ffx", "aax", "link"),
+    "hidden_f": HIDDEN_F,
 }
 """What the channels over hidden layers read."""
 
@@ -96,8 +96,7 @@ class FrozenGraph:
             self.layers[name] = None if mean is None else HiddenLayer.of(rows, HIDDEN, mean)
         self.one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
         self.spreads = {key: self._spread(key) for key in SPREADS}
-        self.residuals = {"a": self._residuals(graph.links)}
-        self.residuals["f"] = self._residuals(self.final.adjacency, scaled=True)
+        self.page_ranks = {key: self._page_rank(key) for key in ("a", "f")}
 
     def _searched(self, round_: int) -> list[tuple[Tensor, Tensor]]:
         """Rows in which candidates are looked for, and columns that break ties."""
@@ -115,30 +114,13 @@ class FrozenGraph:
             steps.append(times(self.adjacencies[key], steps[-1]) * SPREAD_DAMPING)
         return steps
 
-    def _residuals(
-        self, adjacency: SparseMatrix, scaled: bool = False
-    ) -> tuple[Tensor, Tensor, float]:
-        """Residuals at old nodes, their one-hop means, both [N, R C + 1], and the mean weight.
-
-        As :func:`graphglow.evidence.predictor.final_round` carries them.
-        """
-        graph, values = self.graph, []
-        for name in RESIDUALS:
-            p = (
-                self.channels[name].probabilities[graph.labelled]
-                if name != "label"
-                else graph.prior
-            )
-            values.append(self.one_hot - p)
-        whole = self.one_hot.new_zeros(graph.num_nodes, len(RESIDUALS) * len(graph.seen) + 1)
-        whole[graph.labelled] = torch.cat([*values, torch.ones_like(self.one_hot[:, :1])], 1)
-        row, col, weight = entries(adjacency)
-        weight = weight * (row != col)
-        mean = float(weight.sum() / (row != col).sum().clamp_min(1)) if scaled else 1.0
-        weight = weight / max(mean, 1e-9)
-        strength = torch.zeros_like(whole[:, 0]).index_add_(0, row, weight)
-        one = times(adjacency.with_values(weight), whole)
-        return whole, one / strength.clamp_min(1e-9)[:, None], max(mean, 1e-9)
+    def _page_rank(self, key: str) -> list[Tensor]:
+        """The view ``x`` after each step but the last of PageRank over a graph: [N, D] each."""
+        steps = [x := self.views["x"]]
+        for _ in range(1, PPR_STEPS):
+            reached = times(self.adjacencies[key], steps[-1])
+            steps.append(reached.mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT))
+        return steps
 
 
 def _degrees(adjacency: SparseMatrix) -> Tensor:

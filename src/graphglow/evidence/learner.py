@@ -12,7 +12,7 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
-from graphglow.evidence.predictor import Predictor
+from graphglow.evidence.predictor import CHANNELS
 from graphglow.evidence.refined import RefinedGraph, refine_graph
 from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
@@ -22,7 +22,7 @@ from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AT_ONCE = 2**13  # pairs whose hidden numbers lie in a processor's cache
-EVIDENCE_VERSION = 2
+EVIDENCE_VERSION = 3
 """Of what the evidence is: a learner reads only the evidence that it was trained on."""
 KIND = "evidence learner"
 LOGIT_SCALE = ((1.04, 1.20), (1.14, 1.32))
@@ -33,7 +33,7 @@ class EvidenceLearner(nn.Module):
     """Turns evidence about pairs of nodes into the probability that they belong together.
 
     Two small scorers of pairs, one for each round, a voter between them that mixes the channels'
-    answers, and the predictor, which answers what class a node is of. Nothing is trained on the
+    answers, and the predictor, a voter over the channels of all rounds. Nothing is trained on the
     graph that it is used on.
 
     Args:
@@ -48,7 +48,7 @@ class EvidenceLearner(nn.Module):
         self.first = Scorer(len(FIRST_EVIDENCE), len(FIRST_CONTEXT), seed=3 * seed)
         self.vote = Voter(seed=3 * seed + 1)
         self.second = Scorer(len(SECOND_EVIDENCE), len(VOTED_CONTEXT), seed=3 * seed + 2)
-        self.predictor = Predictor(seed=seed)
+        self.predictor = Voter(len(CHANNELS), seed=3 * seed + 3)
         self.register_buffer("logit_scale", torch.tensor(LOGIT_SCALE))
         self.provenance: dict[str, Any] = {"trained": trained, "seed": seed}
 

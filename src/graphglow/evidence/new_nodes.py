@@ -26,7 +26,7 @@ from graphglow.evidence.candidates import NEAREST, pair_blocks
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.frozen import LAYERS, PREDICTED, SPREADS, FrozenGraph
-from graphglow.evidence.predictor import AT_ONCE, RESIDUALS
+from graphglow.evidence.predictor import AT_ONCE, PPR_TELEPORT, answer
 from graphglow.evidence.rounds import (
     RESOLUTIONS,
     SEARCHED,
@@ -37,7 +37,6 @@ from graphglow.evidence.rounds import (
     weights_of,
 )
 from graphglow.evidence.views import AGAIN, ALL, FIRST, SECOND, hidden_layer, role_waves
-from graphglow.evidence.votes import log_odds
 from graphglow.graph.check import checked_edges
 from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
@@ -276,25 +275,20 @@ class _Insertion:
         frozen, views, final = self.frozen, self.views, self.frozen.final
         fx = rows.carry(self.old["x"], views["x"])
         views |= {"fx": unit(fx), "ffx": unit_(rows.carry(frozen.means["f"], fx))}
-        self._ridge("ffx", views["ffx"])
+        views |= {"ppr": self._page_rank("a", self.rows), "ppr_f": self._page_rank("f", rows)}
+        for name in ("ffx", "ppr", "ppr_f"):
+            self._ridge(name, views[name])
         self._spread("f", rows)
         self._hidden("hidden_f")
         self._community("community_f", rows, frozen.strength)
-        p = torch.stack([self._p(name) for name in final.channels if name != "stack"], 2)
-        weights = final.channels["stack"].chosen.get("weights", p.new_zeros(p.shape[2]))
-        self._add("stack", log_odds(p, self.prior) @ weights)
-        parts = [self._carried("a", self.given.pattern), self._carried("f", rows)]
-        of_node = [*(masses for _, masses in parts), self.degree.log1p()[:, None] / 4]
-        final = replace(
-            final,
-            known=replace(frozen.known, graph=self.graph),
-            channels=self.channels,
-            carried=torch.cat([carried for carried, _ in parts], 1).mT,
-            of_node=torch.cat(of_node, 1),
-        )
-        predictor = self.learner.predictor
-        logits = [predictor.answer(*final.inputs(some)) for some in self._blocks()]
-        return (frozen.refined.sharpness * torch.cat(logits) + self.prior.log()).softmax(1)
+        known, update = replace(frozen.known, graph=self.graph), frozen.refined.update
+        final = replace(final, known=known, channels=self.channels)
+        assert update is not None
+        logits = [
+            answer(self.learner.predictor, *final.inputs(some), update[0])
+            for some in self._blocks()
+        ]
+        return (torch.cat(logits) + self.prior.log()).softmax(1)
 
     def _candidates(self, round_: int, known: NewEdges) -> NewEdges:
         """Pairs of new and old nodes that are looked at; ``known`` ones are among them."""
@@ -434,18 +428,12 @@ class _Insertion:
         shares = (near + pseudo * self.prior) / (near.sum(1, keepdim=True) + pseudo)
         self._set(name, shares.lerp(self.prior.expand_as(shares), FLOOR))
 
-    def _carried(self, key: str, edges: NewEdges) -> tuple[Tensor, Tensor]:
-        """What labels one and two steps away say against answers: [M, 2 R, C], masses [M, 2]."""
-        values, ahead, mean = self.frozen.residuals[key]
-        edges = replace(edges, weight=edges.weight / mean, loop=None)
-        one = edges.carry(values, values.new_zeros(len(self.every), values.shape[1]))
-        two = edges.carry(ahead, one / edges.sums().clamp_min(1e-9)[:, None])
-        carried, masses = [], []
-        for reached in (one, two):
-            mass = reached[:, -1:].clamp_min(0)
-            carried.append((reached[:, :-1] / (mass + 1)).view(len(mass), len(RESIDUALS), -1))
-            masses.append(mass.log1p() / 2)
-        return torch.cat(carried, 1), torch.cat(masses, 1)
+    def _page_rank(self, key: str, rows: NewEdges) -> Tensor:
+        """Unit rows of personalised PageRank, one step on from the old nodes: [M, D]."""
+        reached = x = self.views["x"]
+        for before in self.frozen.page_ranks[key]:
+            reached = (1 - PPR_TELEPORT) * rows.carry(before, reached) + PPR_TELEPORT * x
+        return unit_(reached)
 
 
 def _cosines(rows: Tensor, old: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

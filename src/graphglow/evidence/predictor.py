@@ -1,16 +1,16 @@
-"""The predictor: one frozen network that reads what all channels say of a node, and answers.
+"""The predictor: channels over the refined graph, and one frozen vote over the channels of all.
 
 Channels are closed forms with exact leave-one-out predictions, so every label trains them and
-judges them at once. The network has the same weights for every node and every class: it knows
-neither their number nor their order. It is a weighted product of the channels' answers, with the
-weights by each channel's record on this graph, and a correction that starts at zero.
+judges them at once. The vote (:class:`graphglow.evidence.votes.Voter`) gives each channel a weight
+at each node, by the channel's record on this graph. Then the labels of this graph move the weights
+by as much as their leave-one-out log-loss asks for, against a normal prior around what is frozen:
+few labels move them hardly at all, many as they like.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import (
@@ -26,194 +26,76 @@ from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.rounds import GraphEvidence
 from graphglow.evidence.views import hidden_layer
-from graphglow.evidence.votes import VOTERS, Voter, log_odds, sharpened, vote_evidence
+from graphglow.evidence.votes import VOTERS, Voter, unlabelled_records, vote_evidence
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import entries, times, unit_
 from graphglow.linalg.sparse import SparseMatrix
 
-FINAL = ("fx", "ffx")
-"""Views: one- and two-hop means over the graph of the second round."""
-FINAL_CHANNELS = ("ffx", "spread_f", "community_f", "hidden_f")
-CHANNELS = (*VOTERS, "vote", *FINAL_CHANNELS, "stack")
-"""All that the network reads."""
-STACK = CHANNELS.index("stack")
-RESIDUALS = ("label", "vote", "hidden_f")
-"""What is taken off the labels that are carried to a node: the class shares, or an answer."""
-CARRIED = tuple(f"{what}_{graph}{step}" for graph in "af" for step in (1, 2) for what in RESIDUALS)
-OF_CLASS = ("log_share", "predicted_share", "backbone", "probability", "behind")
-OF_NODE = (*(f"labels_{graph}{step}" for graph in "af" for step in (1, 2)), "degree", "sureness",
-           "disagreement")  # fmt: skip
-OF_GRAPH = ("labels_per_class", "classes", "chance", "degree", "has_features", "has_edges")
-WIDTH, LAYERS = 32, 2
-AT_ONCE = 2**18  # numbers of a hidden layer are this many times WIDTH
-STACK_FOLDS, STACK_STEPS, STACK_PRIOR, STACK_LABELS = 5, 8, 10.0, 4096
-
-
-class Predictor(nn.Module):
-    """Two members, whose logits over the class shares are averaged.
-
-    The first is an attention over the channels alone. The second has an attention of its own and a
-    correction that reads, for each class of each node, the channels' log-odds, what labels around
-    the node say against them, and what is known of class, node and graph; hidden layers also read
-    the mean and the greatest over the classes. The first is ahead where labels are few, the second
-    where they are many, and the mean of both is ahead of either; :meth:`answer` adds the stack
-    (docs/evidence.md).
-
-    Shapes:
-        odds [.., C, V], trust [.., V, T], more [.., C, F], present [.., C] of bool -> [2, .., C]
-    """
-
-    def __init__(self, *, seed: int = 0) -> None:
-        super().__init__()
-        self.alone = Voter(len(CHANNELS), seed=seed)
-        self.attention = Voter(len(CHANNELS), seed=seed)
-        width = len(CHANNELS) + len(CARRIED) + len(OF_CLASS) + len(OF_NODE) + len(OF_GRAPH)
-        generator = torch.Generator().manual_seed(seed)
-        sizes = [width, *([3 * WIDTH] * (LAYERS - 1))]
-        self.layers = nn.ParameterList(
-            torch.randn(size, WIDTH, generator=generator) / size**0.5 for size in sizes
-        )
-        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in sizes)
-        self.out = nn.Parameter(torch.zeros(WIDTH))
-
-    def forward(
-        self, odds: Tensor, trust: Tensor, more: Tensor, present: Tensor | None = None
-    ) -> Tensor:
-        backbone = self.attention(odds, trust)  # [.., C]
-        corrected = backbone + self.correction(odds, backbone, more, present)
-        return torch.stack([self.alone(odds, trust), corrected])
-
-    def answer(self, odds: Tensor, trust: Tensor, more: Tensor) -> Tensor:
-        """Logits over the class shares: the mean of both members, and half of the stack.
-
-        A stack that is absent, for want of a label to test it on, does not count.
-
-        Shapes:
-            odds [.., C, V], trust [.., V, T], more [.., C, F] -> [.., C]
-        """
-        half = self._of_stack(odds)
-        members: Tensor = self(odds, trust, more)
-        return (1 - half) * members.mean(0) + half * odds[..., STACK]
-
-    def parts(self, odds: Tensor, trust: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
-        """The answer taken apart, ``odds @ weight + added``: weights [.., V] and added [.., C]."""
-        half = self._of_stack(odds)
-        weight = (1 - half) * (self.alone.weights(trust) + self.attention.weights(trust)) / 2
-        weight[..., STACK] += half[..., 0]
-        added = (1 - half) * self.correction(odds, self.attention(odds, trust), more) / 2
-        return weight, added
-
-    @staticmethod
-    def _of_stack(odds: Tensor) -> Tensor:
-        """The share of the stack in the answer about each node: [.., 1]."""
-        return 0.5 * odds[..., STACK].any(-1, keepdim=True).to(odds)
-
-    def correction(
-        self, odds: Tensor, backbone: Tensor, more: Tensor, present: Tensor | None = None
-    ) -> Tensor:
-        """What the network adds to the attention's answer: [.., C]."""
-        if present is None:
-            present = torch.ones_like(backbone, dtype=torch.bool)
-        shifted = backbone + more[..., len(CARRIED)]  # log_share: over the class shares
-        shifted = shifted.masked_fill(~present, -1e4)
-        p = shifted.softmax(-1)
-        top = p.amax(-1, keepdim=True)
-        of_class = torch.stack([backbone / 4, p, p - top], -1)
-        of_node = top[..., None].expand(*backbone.shape, 1)
-        h = torch.cat([odds / 4, more, of_class, of_node], -1)
-        keep = present[..., None].to(h)
-        for i, (weight, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            if i == 0:
-                h = F.gelu(norm(h @ weight)) * keep
-            else:
-                mean = h.sum(-2, keepdim=True) / keep.sum(-2, keepdim=True).clamp_min(1)
-                most = h.amax(-2, keepdim=True).clamp_min(0)  # absent classes are 0
-                both = torch.cat([mean, most], -1).expand(*h.shape[:-1], -1)
-                h = (h + F.gelu(norm(torch.cat([h, both], -1) @ weight))) * keep
-        return h @ self.out
-
-
-class Inputs(NamedTuple):
-    """What the network reads of K nodes.
-
-    Shapes:
-        odds [K, C, V], trust [K, V, T], more [K, C, F]
-    """
-
-    odds: Tensor
-    trust: Tensor
-    more: Tensor
+HIDDEN_F = ("x", "fx", "ffx", "aax", "link")
+"""What the hidden layer over refined features reads."""
+FINAL_CHANNELS = ("ffx", "ppr", "ppr_f", "spread_f", "community_f", "hidden_f")
+CHANNELS = (*VOTERS, *FINAL_CHANNELS)
+"""All that the predictor weighs."""
+PPR_STEPS, PPR_TELEPORT = 8, 0.1
+AT_ONCE = 2**18  # classes of nodes that are answered at once
+FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels
+WEIGHT_PRECISION, SCALE_PRECISION = 100.0, 10.0
+"""Of the normal priors around the frozen weights, and around their common factor."""
 
 
 @dataclass(frozen=True, eq=False)
 class FinalRound:
-    """What the refined graph lets the channels say, and what labels around each node say.
-
-    Shapes:
-        adjacency [N, N] = S; carried [N, C, R]; of_class [C, 2]; of_node [N, *]; of_graph [*]
-    """
+    """Views and channels over the refined graph S [N, N]; records [V, 4] of all channels."""
 
     known: GraphEvidence
     adjacency: SparseMatrix
     views: dict[str, Tensor]
     channels: dict[str, Channel]
-    carried: Tensor
-    of_class: Tensor
-    of_node: Tensor
-    of_graph: Tensor
+    records: Tensor
 
     @property
     def graph(self) -> Graph:
         return self.known.graph
 
-    def inputs(self, nodes: Tensor) -> Inputs:
-        """Of nodes [K]."""
+    def inputs(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """What the predictor reads of nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
         channels = [self.channels[name] for name in CHANNELS]
-        odds, trust = vote_evidence(self.graph, channels, self.of_graph[:2], nodes)
-        shape = (*odds.shape[:2], -1)
-        spread = odds.std(-1, keepdim=True).mean(1, keepdim=True)
-        more = torch.cat(
-            [
-                self.carried[nodes],
-                self.of_class.expand(len(nodes), -1, -1),
-                self.of_node[nodes, None].expand(shape),
-                spread.expand(shape),
-                self.of_graph.expand(shape),
-            ],
-            2,
-        )
-        return Inputs(odds, trust, more)
+        place = FIRST_CONTEXT.index("labels_per_class")
+        context = self.known.context[place : place + 2]
+        return vote_evidence(self.graph, channels, self.records, context, nodes)
 
 
 def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
-    """Channels over the refined graph S [N, N], the stack of all, and labels carried to nodes."""
-    graph = known.graph
-    fx = times(adjacency, known.views["x"])
-    views = {"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)}
+    """Channels over the refined graph S [N, N]."""
+    graph, views = known.graph, final_views(known, adjacency)
     channels = dict(known.channels)
-    every = known.views | views
-    channels["ffx"] = ridge_channel(graph, views["ffx"])
+    for name in ("ffx", "ppr", "ppr_f"):
+        channels[name] = ridge_channel(graph, views[name])
     channels["spread_f"] = spread_channel(graph, adjacency)
-    channels["hidden_f"] = ridge_channel(
-        graph, hidden_layer(every, ("x", "fx", "ffx", "aax", "link"))
-    )
+    channels["hidden_f"] = ridge_channel(graph, hidden_layer(known.views | views, HIDDEN_F))
     channels["community_f"] = community_channel(graph, _communities(adjacency))
-    channels["stack"] = stack_channel(graph, channels)
-    carried, masses = _carried(graph, channels, adjacency)
-    places = [FIRST_CONTEXT.index(name) for name in OF_GRAPH]
-    prior = graph.prior.clamp_min(1e-6)
-    share = channels["vote"].probabilities.mean(0) / prior
-    degree = graph.degree.log1p()[:, None] / 4
-    return FinalRound(
-        known=known,
-        adjacency=adjacency,
-        views=views,
-        channels=channels,
-        carried=carried,
-        of_class=torch.stack([prior.log(), share.clamp(1e-3, 1e3).log()], 1),
-        of_node=torch.cat([masses, degree], 1),
-        of_graph=known.context[places],
-    )
+    records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
+    return FinalRound(known, adjacency, views, channels, records)
+
+
+def final_views(known: GraphEvidence, adjacency: SparseMatrix) -> dict[str, Tensor]:
+    """One- and two-hop means over S, and what personalised PageRank reaches over both graphs."""
+    x = known.views["x"]
+    fx = times(adjacency, x)
+    return {
+        "ffx": unit_(times(adjacency, fx)),
+        "ppr": unit_(page_rank(known.graph.adj, x)),
+        "ppr_f": unit_(page_rank(adjacency, x)),
+        "fx": unit_(fx),
+    }
+
+
+def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:
+    """``sum_k a (1 - a)^k S^k x``, personalised PageRank of Gasteiger et al. (2019): [N, D]."""
+    reached = x
+    for _ in range(PPR_STEPS):
+        reached = times(adjacency, reached).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
+    return reached
 
 
 def _communities(adjacency: SparseMatrix) -> list[Tensor]:
@@ -225,116 +107,69 @@ def _communities(adjacency: SparseMatrix) -> list[Tensor]:
     return [communities(*edges)]
 
 
-def stack_channel(graph: Graph, channels: dict[str, Channel]) -> Channel:
-    """``P ~ pi exp(sum_k w_k log P_k / pi)`` with w by this graph's labels (Wolpert, 1992).
-
-    The channels' leave-one-out predictions at labelled nodes are what w is fitted to, by Newton's
-    method against a normal prior around even weights. Labelled nodes are answered by the w of
-    other folds.
-
-    Shapes:
-        channels [N, C] each -> [N, C]
-    """
-    if len(graph.seen) < 2 or not bool(scored(graph).any()):
-        return absent(graph)
-    fair = scored(graph).nonzero()[:, 0]
-    fair = fair[torch.linspace(0, len(fair) - 1, min(len(fair), STACK_LABELS)).long()]
-    p = [channel.probabilities for channel in channels.values()]
-    nodes, own = graph.labelled[fair], graph.classes[fair]
-    odds = log_odds(torch.stack([one[nodes] for one in p], 2), graph.prior)  # [L, C, V]
-    fold = torch.arange(len(fair), device=graph.device) % STACK_FOLDS
-    kept = torch.stack([torch.ones_like(fold).bool(), *(fold != k for k in range(STACK_FOLDS))])
-    weights = _stack_weights(odds, own, graph.prior, kept.float())  # [1 + folds, V]
-    logits = torch.zeros_like(p[0])
-    of_fold = torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
-    place = torch.arange(len(graph.labelled), device=graph.device)
-    of_fold[graph.labelled] = 1 + place % STACK_FOLDS
-    of_fold[nodes] = 1 + fold
-    for k, one in enumerate(p):
-        logits += weights[of_fold, k, None] * log_odds(one[..., None], graph.prior)[..., 0]
-    probabilities = (logits + graph.prior.log()).softmax(1)
-    scores = leave_one_out_scores(graph, probabilities)
-    return Channel(probabilities, scores, chosen={"weights": weights[0]})
-
-
-def _stack_weights(odds: Tensor, own: Tensor, prior: Tensor, kept: Tensor) -> Tensor:
-    """Of several subsets of the labels at once: [L, C, V], [L], [C], [B, L] -> [B, V]."""
-    odds = odds.double()
-    kept, log_prior = kept.double(), prior.double().log()
-    one_hot = F.one_hot(own, len(prior)).double()
-    start = odds.new_full((len(kept), odds.shape[2]), 1.5 / odds.shape[2])
-    weights = start
-    eye = STACK_PRIOR * torch.eye(odds.shape[2], dtype=odds.dtype, device=odds.device)
-    for _ in range(STACK_STEPS):
-        p = (torch.einsum("lcv,bv->blc", odds, weights) + log_prior).softmax(-1)
-        slope = torch.einsum("blc,lcv->bv", (p - one_hot) * kept[..., None], odds)
-        slope = slope + STACK_PRIOR * (weights - start)
-        mean = torch.einsum("blc,lcv->blv", p, odds)
-        curve = []
-        for b in range(len(kept)):  # one subset at a time: [L, C, V] is large
-            scaled = (odds * (p[b] * kept[b][:, None])[..., None]).flatten(0, 1)
-            part = scaled.T @ odds.flatten(0, 1)
-            curve.append(part - (mean[b] * kept[b][:, None]).T @ mean[b] + eye)
-        step = torch.linalg.solve(torch.stack(curve), slope[..., None])[..., 0]
-        weights = weights - step.clamp(-0.5, 0.5)
-    return weights.float()
-
-
-def _carried(
-    graph: Graph, channels: dict[str, Channel], adjacency: SparseMatrix
-) -> tuple[Tensor, Tensor]:
-    """What the labels one and two steps away say against an answer, a node's own label left out.
-
-    At labelled nodes the residual is ``onehot(y) - P``, P by leave-one-out; with symmetric weights
-    W and their sums D: ``one = W r``, ``two = W D^-1 W r`` less what returns to the node itself.
-    Both are divided by how many labels they come from, and one more.
-
-    Shapes:
-        [N, C, R], and the numbers of labels [N, 4] on a log scale
-    """
-    nodes, classes = graph.num_nodes, len(graph.seen)
-    one_hot = torch.eye(classes, device=graph.device)[graph.classes]
-    residuals = []
-    for name in RESIDUALS:
-        answer = graph.prior if name == "label" else channels[name].probabilities
-        answer = answer if name == "label" else answer[graph.labelled]
-        residuals.append(one_hot - answer)
-    known = torch.ones(len(one_hot), 1, device=graph.device)
-    values = torch.zeros(nodes, len(RESIDUALS) * classes + 1, device=graph.device)
-    values[graph.labelled] = torch.cat([*residuals, known], 1)
-    carried, masses = [], []
-    for weights in (graph.links, _off_diagonal(adjacency)):
-        row, col, weight = entries(weights)
-        strength = torch.zeros(nodes, device=graph.device).index_add_(0, row, weight)
-        inverse = strength.clamp_min(1e-9).reciprocal()
-        back = torch.zeros(nodes, device=graph.device)
-        back.index_add_(0, row, weight.square() * inverse[col])
-        one = times(weights, values)
-        two = times(weights, one * inverse[:, None]) - back[:, None] * values
-        for reached in (one, two):
-            mass = reached[:, -1:].clamp_min(0)
-            carried.append(reached[:, :-1] / (mass + 1))
-            masses.append(mass.log1p() / 2)
-    parts = [part.view(nodes, len(RESIDUALS), classes) for part in carried]
-    return torch.cat(parts, 1).mT, torch.cat(masses, 1)
-
-
-def _off_diagonal(adjacency: SparseMatrix) -> SparseMatrix:
-    """S without self-loops, of mean weight 1."""
-    row, col, values = entries(adjacency)
-    apart = (row != col).to(values)
-    values = values * apart
-    mean = values.sum() / apart.sum().clamp_min(1)
-    return adjacency.with_values(values / mean.clamp_min(1e-9))
-
-
-def predict_classes(predictor: Predictor, final: FinalRound) -> Channel:
-    """The network's answer about every node; its sharpness by leave-one-out."""
+def predict_classes(predictor: Voter, final: FinalRound) -> Channel:
+    """The predictor's answer about every node; labelled nodes by the update of other folds."""
     graph = final.graph
     if len(graph.seen) < 2:
         return absent(graph)
-    step = max(1, AT_ONCE // len(graph.seen))
+    fold = folds(graph)
+    fair = scored(graph).nonzero()[:, 0]
+    fair = fair[torch.linspace(0, len(fair) - 1, min(len(fair), MOST_LABELS)).long()]
+    nodes = graph.labelled[fair]
+    kept = torch.stack([fold[nodes] != k for k in range(1 + FOLDS)])
+    update = label_update(predictor, *final.inputs(nodes), graph.classes[fair], graph.prior, kept)
     every = torch.arange(graph.num_nodes, device=graph.device)
-    parts = [predictor.answer(*final.inputs(some)) for some in torch.split(every, step)]
-    logits = torch.cat(parts)
-    return sharpened(graph, logits)
+    logits = []
+    for some in torch.split(every, max(1, AT_ONCE // len(graph.seen))):
+        logits.append(answer(predictor, *final.inputs(some), update[fold[some]]))
+    probabilities = (torch.cat(logits) + graph.prior.log()).softmax(1)
+    scores = leave_one_out_scores(graph, probabilities)
+    return Channel(probabilities, scores, chosen={"update": update})
+
+
+def folds(graph: Graph) -> Tensor:
+    """Which update answers each node: 0, that of all labels, or that of other folds: [N]."""
+    fold = torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
+    fold[graph.labelled] = 1 + torch.arange(len(graph.labelled), device=graph.device) % FOLDS
+    return fold
+
+
+def weights(predictor: Voter, trust: Tensor, update: Tensor) -> Tensor:
+    """The weight of each channel at each node: [K, V, T], [V + 1] or [K, V + 1] -> [K, V]."""
+    return predictor.weights(trust) * (1 + update[..., -1:]) + update[..., :-1]
+
+
+def answer(predictor: Voter, odds: Tensor, trust: Tensor, update: Tensor) -> Tensor:
+    """Logits over the class shares: [K, C, V], [K, V, T], [V + 1] or [K, V + 1] -> [K, C]."""
+    return (odds @ weights(predictor, trust, update)[..., None])[..., 0]
+
+
+def label_update(
+    predictor: Voter, odds: Tensor, trust: Tensor, own: Tensor, prior: Tensor, kept: Tensor
+) -> Tensor:
+    """What leave-one-out predictions at labelled nodes change: one number a channel, and a factor.
+
+    The largest posterior of a multinomial regression, by Newton's method, for several subsets of
+    the labels at once.
+
+    Shapes:
+        odds [L, C, V], trust [L, V, T], own [L], prior [C], kept [B, L] of bool -> [B, V + 1]
+    """
+    frozen = predictor(odds, trust).double()  # [L, C]
+    x = torch.cat([odds.double(), frozen[..., None]], 2)
+    base, one_hot = frozen + prior.double().log(), F.one_hot(own, len(prior)).double()
+    precision = x.new_full((x.shape[2],), WEIGHT_PRECISION)
+    precision[-1] = SCALE_PRECISION
+    updates = []
+    for some in kept:
+        x_some, base_some, wanted = x[some], base[some], one_hot[some]
+        update = torch.zeros_like(precision)
+        for _ in range(STEPS):
+            p = (base_some + x_some @ update).softmax(1)
+            slope = torch.einsum("lcv,lc->v", x_some, p - wanted) + precision * update
+            mean = torch.einsum("lcv,lc->lv", x_some, p)
+            rows = (x_some * p.sqrt()[..., None]).flatten(0, 1)
+            curve = rows.T @ rows - mean.T @ mean + precision.diag()
+            update = update - torch.linalg.solve(curve, slope).clamp(-0.5, 0.5)
+        updates.append(update)
+    return torch.stack(updates).float()

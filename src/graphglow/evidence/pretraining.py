@@ -26,9 +26,9 @@ from graphglow.errors import InputError
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import FinalRound
+from graphglow.evidence.predictor import FinalRound, final_round
 from graphglow.evidence.random_graphs import random_graph
-from graphglow.evidence.refined import above_chance, with_prediction
+from graphglow.evidence.refined import above_chance
 from graphglow.evidence.rounds import (
     GraphEvidence,
     first_round,
@@ -145,8 +145,7 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
             del pairs
         else:
             nodes = drawn(part, vote_batch if part == "vote" else predict_batch)
-            decay = config.weight_decay if part == "vote" else config.predictor_weight_decay
-            _fit_classes(networks(part), nodes, replace(config, weight_decay=decay))
+            _fit_classes(networks(part), nodes, config)
     for fold, learner in made.items():
         learner.provenance = {
             "trained": True,
@@ -180,12 +179,11 @@ class PairBatch:
 
 @dataclass(frozen=True, eq=False)
 class ClassBatch:
-    """Nodes of an episode. Shapes: inputs [K, C, *] or [K, V, *], log_prior [C], truth [K]."""
+    """Nodes of an episode. Shapes: odds [K, C, V], trust [K, V, T], log_prior [C], truth [K]."""
 
     fold: int
     odds: Tensor
     trust: Tensor
-    more: Tensor | None
     log_prior: Tensor
     truth: Tensor
 
@@ -249,12 +247,9 @@ class EpisodeSampler:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        if isinstance(known, GraphEvidence):
-            odds, trust = vote_inputs(known, some)
-            more = None
-        else:
-            odds, trust, more = known.inputs(some)
-        return [ClassBatch(fold, odds, trust, more, graph.prior.log(), truth[some])]
+        voter = isinstance(known, GraphEvidence)
+        odds, trust = vote_inputs(known, some) if voter else known.inputs(some)
+        return [ClassBatch(fold, odds, trust, graph.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -316,8 +311,7 @@ def predict_batch(known: Known, index: int) -> list[ClassBatch]:
             return []
         learner = _unseeing(learners, fold)
         both = with_vote(second_round(learner, first))
-        final = with_prediction(above_chance(both)).final
-        assert final is not None  # there are two classes
+        final = final_round(both, above_chance(both).adjacency())
         return sampler.class_batch(episode, final, fold)
 
 
@@ -407,24 +401,15 @@ def _fit_classes(
     prior = torch.stack([F.pad(batch.log_prior, (0, n), value=ABSENT) for batch, n in padded])
     trust = torch.stack([batch.trust for batch in batches])
     truth = torch.stack([batch.truth for batch in batches])
-    read = [(batch.more, n) for batch, n in padded if batch.more is not None]
-    more = torch.stack([F.pad(part, (0, 0, 0, n)) for part, n in read]) if read else None
     together = Together(list(networks.values()))
 
     def total_loss(generator: torch.Generator) -> Tensor:
         e = _allowed(list(networks), batches, generator).to(truth.device)[..., None]  # [B, 12, 1]
         k = torch.randint(truth.shape[1], (12, min(128, truth.shape[1])), generator=generator)
         k = k.to(truth.device)
-        given = [odds[e, k], trust[e, k]]
-        if more is not None:
-            present = (prior[e] > ABSENT).expand(*given[0].shape[:-1])
-            given += [more[e, k], present]
-        out = together(*given)
-        out = out if more is not None else out[:, None]  # [B, members, 12, 128, C]
-        wanted = truth[e, k][:, None].expand(out.shape[:-1])
-        logits = (out + prior[e][:, None]).flatten(0, 3)
-        # each member of each network learns as if alone
-        return F.cross_entropy(logits, wanted.flatten()).mul(len(networks) * out.shape[1])
+        out = together(odds[e, k], trust[e, k])  # [B, 12, 128, C]
+        logits, wanted = (out + prior[e]).flatten(0, 2), truth[e, k].flatten()
+        return len(networks) * F.cross_entropy(logits, wanted)  # each learns as if alone
 
     fit_one_cycle(together, total_loss, config)
     together.write_back()

@@ -63,8 +63,8 @@ class RefinedGraph:
     probabilities: Tensor | None
     final: FinalRound | None = None
     """What the predictor read; None without two classes."""
-    sharpness: float = 1.0
-    """Of the predictor's answer, by leave-one-out."""
+    update: Tensor | None = None
+    """What this graph's labels change in the predictor's weights: [1 + folds, V + 1]."""
 
     @property
     def graph(self) -> Graph:
@@ -214,7 +214,7 @@ def with_prediction(refined: RefinedGraph) -> RefinedGraph:
         refined,
         probabilities=_all_classes(known.graph, answer.probabilities),
         final=final,
-        sharpness=float(answer.chosen["sharpness"]),
+        update=answer.chosen["update"],
     )
 
 

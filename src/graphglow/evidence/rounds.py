@@ -40,7 +40,7 @@ from graphglow.evidence.views import (
     mapped_views,
     second_views,
 )
-from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
+from graphglow.evidence.votes import VOTERS, sharpened, unlabelled_records, vote_evidence
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
@@ -86,6 +86,8 @@ class GraphEvidence:
     first_weight: Tensor = field(default_factory=lambda: torch.zeros(0))
     first_calibration: float = 0.0
     """Added to the first round's log-odds, by the pairs that have two labels."""
+    records: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """What the voters' answers say of them without labels: [V, 4]."""
 
     @property
     def voted(self) -> bool:
@@ -164,11 +166,13 @@ def second_round(
     channels["again"] = ridge_channel(graph, SideBySide.of([views[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(graph, adjacency)
     channels["hidden_again"] = ridge_channel(graph, hidden_layer(views, AGAIN))
+    voters = known.channels | channels
     return replace(
         known,
         views=views,
+        records=unlabelled_records(graph, [voters[name] for name in VOTERS]),
         moments=known.moments | {name: moments(view) for name, view in fresh.items()},
-        channels=known.channels | channels,
+        channels=voters,
         context=second_context(graph, known.context, channels, pairs, weight),
         first_scale=scale,
         first_weight=weight,
@@ -204,7 +208,8 @@ def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
     place = FIRST_CONTEXT.index("labels_per_class")
     voters = [known.channels[name] for name in VOTERS]
-    return vote_evidence(known.graph, voters, known.context[place : place + 2], nodes)
+    context = known.context[place : place + 2]
+    return vote_evidence(known.graph, voters, known.records, context, nodes)
 
 
 def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:

@@ -15,13 +15,13 @@ from graphglow.errors import InputError
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.predictor import FinalRound, _carried
+from graphglow.evidence.predictor import FinalRound, final_views
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import GraphEvidence, adjacency_over
 from graphglow.evidence.views import second_views, views_of
 from graphglow.graph.feature_rows import FeatureEncoder
 from graphglow.graph.graph import Graph
-from graphglow.linalg.rows import LowRank, times, unit_
+from graphglow.linalg.rows import LowRank
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 KIND = "prediction"
@@ -66,7 +66,7 @@ def save_state(
         num_candidates=int(kept.sum()),
         pair_in_input=refined.pair_in_input[kept],
         pair_log_odds=refined.pair_log_odds[kept],
-        final=final and replace(final, known=absent, adjacency=absent, views={}, carried=absent),
+        final=final and replace(final, known=absent, adjacency=absent, views={}),
     )
     tensors = prefixed("learner", dict(learner.state_dict())) | prefixed("more", more or {})
     state = {
@@ -112,14 +112,8 @@ def load_state(
     refined = replace(refined, known=known)
     if final is not None:
         adjacency = refined.adjacency()
-        fx = times(adjacency, views["x"])
-        final = replace(
-            final,
-            known=known,
-            adjacency=adjacency,
-            views={"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)},
-            carried=_carried(graph, final.channels, adjacency)[0],
-        )
+        views = final_views(known, adjacency)
+        final = replace(final, known=known, adjacency=adjacency, views=views)
     floors = unpack(state["floors"], tensors)
     return FrozenGraph(replace(refined, final=final), floors), more, meta["facts"]
 

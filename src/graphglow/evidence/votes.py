@@ -9,11 +9,15 @@ from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.graph.graph import Graph
 
 VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)
+RECORDS = ("agreement", "smoothness", "mean_sureness", "skew")
+"""What the answers of a channel say of it where labels are too few to judge it."""
 TRUST = (
-    "accuracy", "likelihood", "accuracy_behind", "likelihood_behind", "sureness", "degree",
+    "accuracy", "likelihood", "accuracy_behind", "likelihood_behind", *RECORDS,
+    *(f"{name}_behind" for name in RECORDS[:2]), "sureness", "agreement_here", "degree",
     "labels_per_class", "classes",
 )  # fmt: skip
 """What is known of a channel at a node; the same for all channels."""
+MOST_EDGES = 2**18
 HIDDEN = 32
 SHARPNESS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
@@ -51,22 +55,52 @@ class Voter(nn.Module):
         return (odds @ self.weights(trust)[..., None])[..., 0]
 
 
+def unlabelled_records(graph: Graph, channels: list[Channel]) -> Tensor:
+    """:data:`RECORDS` of V channels, from their answers about all nodes: [V, 4].
+
+    How far a channel agrees with the mean of the others, and with itself over edges, each above
+    what its class shares alone bring; how sure it is; how far its shares are from the labels'.
+    """
+    if len(graph.seen) < 2:
+        return torch.zeros(len(channels), len(RECORDS), device=graph.device)
+    mean = sum((channel.probabilities for channel in channels), torch.zeros(())) / len(channels)
+    step = max(1, len(graph.low) // MOST_EDGES)
+    low, high = graph.low[::step].long(), graph.high[::step].long()
+    records = []
+    for channel in channels:
+        p, others = channel.probabilities, len(channels)
+        rest = (mean * others - channel.probabilities) / max(1, others - 1)
+        share, rest_share = p.mean(0), rest.mean(0)
+        chance = (share * rest_share).sum()
+        agreement = ((p * rest).sum(1).mean() - chance) / (1 - chance).clamp_min(1e-3)
+        smoothness = torch.zeros_like(chance)
+        if len(low):
+            chance = share.square().sum()
+            smoothness = ((p[low] * p[high]).sum(1).mean() - chance) / (1 - chance).clamp_min(1e-3)
+        skew = (share * (share.clamp_min(1e-6) / graph.prior.clamp_min(1e-6)).log()).sum()
+        sure = p.amax(1).mean()
+        records.append(torch.stack([agreement, smoothness, sure, skew.clamp(0, 4) / 2]))
+    return torch.stack(records)
+
+
 def vote_evidence(
-    graph: Graph, channels: list[Channel], context: Tensor, nodes: Tensor
+    graph: Graph, channels: list[Channel], records: Tensor, context: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """What is read of V channels at nodes [K]: log P / pi in -8 .. 8 [K, C, V], trust [K, V, T].
 
-    ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`.
+    ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`;
+    ``records`` [V, 4] are those of :func:`unlabelled_records`.
     """
     p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
     odds = log_odds(p, graph.prior)
     scores = torch.stack([channel.scores for channel in channels])  # [V, 2]
-    behind = scores - scores.amax(0)
-    fixed = torch.cat([scores, behind], 1).expand(len(p), -1, -1)  # [K, V, 4]
+    behind, less = scores - scores.amax(0), records[:, :2] - records[:, :2].amax(0)
+    fixed = torch.cat([scores, behind, records, less], 1).expand(len(p), -1, -1)  # [K, V, 10]
     sureness = p.amax(1)  # [K, V]
+    here = (p * p.mean(2, keepdim=True)).sum(1)
     degree = (graph.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
     rest = context.expand(*sureness.shape, 2)
-    trust = torch.cat([fixed, sureness[..., None], degree[..., None], rest], 2)
+    trust = torch.cat([fixed, torch.stack([sureness, here, degree], 2), rest], 2)
     return odds, trust
 
 

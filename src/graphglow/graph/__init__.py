@@ -4,7 +4,7 @@ from graphglow.graph.check import check_graph
 from graphglow.graph.datasets import DATASETS
 from graphglow.graph.graph import Graph, graph_of, prepare, training_graph
 from graphglow.graph.load import as_graph, load_graph
-from graphglow.graph.synthetic import scale_graph, synthetic_graph
+from graphglow.graph.synthetic import synthetic_graph
 from graphglow.graph.write import write_graph, write_predictions
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "graph_of",
     "load_graph",
     "prepare",
-    "scale_graph",
     "synthetic_graph",
     "training_graph",
     "write_graph",

@@ -1,7 +1,4 @@
-"""The one check at the border: every graph, from any door, passes here before anything trains.
-
-Each rule is one sentence: what must hold, then what was received.
-"""
+"""The one check at the border: every graph, from any door, passes here before anything trains."""
 
 import copy
 from collections import Counter
@@ -13,8 +10,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import is_undirected, to_undirected
 
-from graphglow.errors import InputError
-from graphglow.graph.files import note
+from graphglow.errors import InputError, warn
 from graphglow.graph.split import MASKS as MASKS
 from graphglow.graph.split import with_random_split
 from graphglow.linalg.neighbours import knn_edges
@@ -44,7 +40,7 @@ def check_graph(
     ``directed_edge_weight`` and so on.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each; without ``need_validation`` only
-    training does.
+    training does. A graph that carries its check (:func:`is_checked`) is not looked at again.
 
     Without ``need_labels`` a graph may have no ``y``, no label or one class: nothing can be trained
     on it, but its features and edges are checked and completed all the same, and masks that are
@@ -53,24 +49,55 @@ def check_graph(
     Shapes:
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
-    data = one_graph(data).clone()
-    _add_column(data)
-    data.x = _checked_features(data.x)
-    num_nodes = data.x.shape[0]
-    if data.y is None and not need_labels:
-        data.y = torch.full((num_nodes,), -1)
-    data.y = checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
-    data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
-    if weight is not None:
-        data.edge_weight = weight
-    _add_directions(data, num_nodes)
-    if data.edge_index.shape[1] == 0:
-        data.edge_index = knn_edges(data.x)
-        data.pop("edge_weight", None)
-        data.knn_graph = True
-    return complete_masks(
-        data, split_seed, need_labels=need_labels, need_validation=need_validation
+    if is_checked(data):
+        data = copy.copy(data)
+    else:
+        data = one_graph(data).clone()
+        _add_column(data)
+        data.x = _checked_features(data.x)
+        num_nodes = data.x.shape[0]
+        y = torch.full((num_nodes,), -1) if data.y is None and not need_labels else data.y
+        data.y = checked_labels(y, num_nodes, data.get("class_names"), False)
+        data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+        if weight is not None:
+            data.edge_weight = weight
+        _add_directions(data, num_nodes)
+        if data.edge_index.shape[1] == 0:
+            data.edge_index = knn_edges(data.x)
+            data.pop("edge_weight", None)
+            data.knn_graph = True
+        _complete_masks(data, split_seed, need_validation)
+        carry_check(data)
+    if need_labels:
+        _need_two_classes(data.y, data.get("class_names"))
+        for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
+            rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
+            _need(bool(data[name].any()), f"{rule}; got none")
+    return data
+
+
+CHECKED = ("x", "y", "edge_index", "edge_weight", "node_id", "class_names", *MASKS)
+
+
+def carry_check(data: Data) -> None:
+    """Let a graph say that its parts, as they are now, have been checked."""
+    data.__dict__["_checked"] = {n: (data.get(n), _version(data.get(n))) for n in CHECKED}
+
+
+def is_checked(data: object) -> bool:
+    """Whether this graph has passed :func:`check_graph` and has not changed since."""
+    if not isinstance(data, Data):
+        return False
+    kept = data.__dict__.get("_checked") or {}
+    return bool(kept) and all(
+        data.get(name) is part and _version(part) == version
+        for name, (part, version) in kept.items()
     )
+
+
+def _version(part: object) -> int:
+    """How often a tensor was changed in its place."""
+    return part._version if isinstance(part, Tensor) else 0
 
 
 def edges_were_made(data: Data) -> bool:
@@ -79,7 +106,7 @@ def edges_were_made(data: Data) -> bool:
 
 
 def one_graph(data: object) -> Data:
-    """``data``, if it is a ``Data`` whose parts are of the right kinds; else what to do instead."""
+    """Return ``data`` if it is a ``Data`` whose parts are of the right kinds."""
     if isinstance(data, HeteroData):
         raise InputError(
             "a graph must have nodes of one kind, a torch_geometric Data; got a HeteroData (where "
@@ -117,8 +144,9 @@ def _check_names(data: Data) -> None:
         bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
         _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
         if name == "node_id" and len(plain) != data.num_nodes:
-            rule = f"node_id must have one id per node ({data.num_nodes})"
-            raise InputError(f"{rule}; got {len(plain)}")
+            raise InputError(
+                f"node_id must have one id per node ({data.num_nodes}); got {len(plain)}"
+            )
         (most, often), *_ = Counter(map(str, plain)).most_common(1) or [("", 0)]
         _need(often < 2, f"{name} must hold each name once; got {most!r} {often} times")
 
@@ -141,10 +169,8 @@ def _add_column(data: Data) -> None:
     known = [len(part) for part in (data.x, data.y) if isinstance(part, Tensor)]
     known = [int(data.num_nodes)] if "num_nodes" in data else known
     data.x = torch.ones(known[0] if known else int(data.edge_index.max()) + 1, 1)
-    note(
-        f"{data.get('name') or 'the graph'} has no features: its nodes are known by their edges "
-        "alone"
-    )
+    name = data.get("name") or "the graph"
+    warn(f"{name} has no features: its nodes are known by their edges alone")
 
 
 def _checked_features(x: Tensor) -> Tensor:
@@ -172,14 +198,12 @@ def checked_labels(
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    one_each = f"y must have one label per node ({num_nodes})"
-    shape = f"got shape {tuple(y.shape)}"
-    if y.ndim == 2 and len(y) == num_nodes:
+    if y.ndim != 1 or len(y) != num_nodes:
+        hint = " (of several labels take one at a time, y = y[:, 0]; one-hot ones are y.argmax(1))"
         raise InputError(
-            f"{one_each}; {shape} (of several labels take one at a time, y = y[:, 0]; one-hot ones "
-            "are y.argmax(1))"
+            f"y must have one label per node ({num_nodes}); got shape {tuple(y.shape)}"
+            f"{hint if y.ndim == 2 and len(y) == num_nodes else ''}"
         )
-    _need(y.ndim == 1 and len(y) == num_nodes, f"{one_each}; {shape}")
     if not _is_integer(y):
         raise InputError(
             f"y must hold integer classes (-1 for unlabelled); got {y.dtype} (of classes "
@@ -191,15 +215,20 @@ def checked_labels(
     _need(high < num_nodes, f"y must hold classes below the node count {num_nodes}; got {high}")
     if class_names is not None and high >= len(class_names):
         raise InputError(f"class_names must name all {high + 1} classes of y; got {class_names}")
-    classes = torch.unique(y[y >= 0]).tolist()
-    if len(classes) < 2 and need_labels:
-        names = class_names or range(num_nodes)
+    if need_labels:
+        _need_two_classes(y, class_names)
+    return y
+
+
+def _need_two_classes(y: Tensor, class_names: list[str] | None) -> None:
+    classes = sorted({*y[y >= 0].tolist()})
+    if len(classes) < 2:
+        names = class_names or range(len(y))
         got = f"only class {names[classes[0]]}" if classes else "no label at all"
         raise InputError(
             f"y must label at least two classes; got {got} (refine and audit need none; "
             "load_graph takes need_labels=False)"
         )
-    return y
 
 
 def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor, Tensor | None]:
@@ -250,17 +279,14 @@ def _add_directions(data: Data, num_nodes: int) -> None:
             data[f"directed_{name}"] = before
 
 
-def complete_masks(
-    data: Data, split_seed: int, *, need_labels: bool = True, need_validation: bool = True
-) -> Data:
+def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
     """Check the masks of an otherwise checked graph, or split at random if it has none.
 
-    ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``. Without
-    ``need_labels`` training and validation may be empty, without ``need_validation`` the latter.
+    ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``.
     """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
-        _say_unlearned(with_random_split(data, split_seed, by_class=True))
+        _warn_of_unlearned(with_random_split(data, split_seed, by_class=True))
     elif "train_mask" not in given or ("val_mask" not in given and need_validation):
         raise InputError(
             "a split must have training and validation nodes, train_mask and val_mask (or no mask "
@@ -272,20 +298,16 @@ def complete_masks(
     for name in MASKS:
         known, mask = data.y >= 0, data.get(name)
         data[name] = known & False if mask is None else mask.detach().cpu() & known
-    for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
-        rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
-        _need(not need_labels or bool(data[name].any()), f"{rule}; got none")
-    return data
 
 
-def _say_unlearned(data: Data) -> None:
+def _warn_of_unlearned(data: Data) -> None:
     """Warn of classes that a random split has left without a training node."""
     names = data.get("class_names") or range(int(data.y.max()) + 1)
     seen = {-1, *data.y[data.train_mask].tolist()}
     left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
     if left:
         listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
-        note(
+        warn(
             f"no training node has the label {listed} in this random split, so that it cannot be "
             "learned; another split seed or a split of your own can mend that"
         )

@@ -1,11 +1,7 @@
-"""Data sets by name: those of ``DATASETS``, of PyG by class path, and of OGB.
+"""Data sets by name: those of ``DATASETS``, of PyG by class path, and of OGB."""
 
-PyG and OGB read their own raw files. What they keep of it for themselves is not used here: it is
-large, or a pickle, or lies in a folder that is the user's.
-"""
-
+import ast
 import contextlib
-import difflib
 import inspect
 import io
 import pickle
@@ -24,12 +20,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest
 from graphglow.graph.files import one_sentence, read_npz
 from graphglow.graph.split import MASKS, mask_from
 from graphglow.graph.synthetic import synthetic_graph
 from graphglow.linalg.neighbours import knn_edges
-from graphglow.storage import load_tensors, save_tensors
 
 FIELDS = ("x", "y", "edge_index", "edge_weight", *MASKS)
 PLAIN = {
@@ -51,7 +46,6 @@ OGB = "ogb:"
 OGB_NAMES = ("ogbn-arxiv", "ogbn-products", "ogbn-papers100M")
 """One class per node and one kind of node; the others are of another task."""
 OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-OGB_KEPT = "graphglow.safetensors"
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 CORA = Path(__file__).with_name("cora.npz")
 """Comes with the package (cora_license.txt); made by benchmarks/pack_cora.py."""
@@ -89,7 +83,14 @@ class DatasetInfo:
             return read_planetoid(self.name, data_root)
         if self.kind == "social":
             return read_facebook100(self.name, data_root)
-        return read_table(self.name) if self.kind == "table" else read_synthetic(self)
+        if self.kind == "table":
+            return read_table(self.name)
+        return synthetic_graph(
+            num_nodes=self.nodes,
+            num_classes=self.classes,
+            homophily=HOMOPHILY[self.name],
+            seed=list(HOMOPHILY).index(self.name),
+        )
 
 
 def read_planetoid(name: str, root: Path) -> Data:
@@ -152,16 +153,6 @@ def read_table(name: str) -> Data:
     x = torch.from_numpy(StandardScaler().fit_transform(table)).float()
     y = torch.from_numpy(target).long()
     return Data(x=x, edge_index=knn_edges(x), y=y, knn_table=True)
-
-
-def read_synthetic(info: DatasetInfo) -> Data:
-    """Draw one of the random graphs."""
-    return synthetic_graph(
-        num_nodes=info.nodes,
-        num_classes=info.classes,
-        homophily=HOMOPHILY[info.name],
-        seed=list(HOMOPHILY).index(info.name),
-    )
 
 
 HOMOPHILY = {
@@ -266,26 +257,23 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
     name = path.removeprefix(PYG)
     if not path.startswith(PYG) or "." in name:
         raise InputError(
-            f"a class path must be {PYG}NAME (other code is not run by its name); got {path!r}"
+            f"{path!r} is no data set of PyG; other code is not run by its name. Give {PYG}NAME."
         )
     if name not in pyg.__all__:
-        near = difflib.get_close_matches(name, pyg.__all__, n=3, cutoff=0.5)
-        raise InputError(
-            f"{PYG}NAME must name a data set of PyG (nearest: {', '.join(near)}); got {name!r}"
-        )
+        raise InputError(f"PyG has no data set {name!r}{nearest(name, pyg.__all__)}.")
     build: Any = getattr(pyg, name)
     arguments = _arguments(given, path)
     if "root" in inspect.signature(build).parameters:
         folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
         arguments["root"] = str(root / "pyg" / folder)
-    with one_sentence(f"{source} must be a data set that PyG can build; got an error"), _quiet():
+    with one_sentence(f"PyG cannot build {source}"), _quiet():
         dataset: Any = build(**arguments)
         count, graph = len(dataset), dataset[0]
     if count != 1 or not isinstance(graph, Data):
         got = f"{count} graphs" if count != 1 else f"a {type(graph).__name__}"
         raise InputError(
-            f"{source} must be one graph with one kind of nodes and edges, for node "
-            f"classification; got {got}"
+            f"{source} is {got}. Give one graph with one kind of nodes and edges, for node "
+            "classification."
         )
     data = _only(graph)
     _choose_split(data, split_seed)
@@ -299,13 +287,14 @@ def _arguments(given: str, path: str) -> dict[str, Any]:
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or key in NOT_SETTABLE:
             raise InputError(
-                f"settings of {path} must be written KEY=VALUE,KEY=VALUE, and none of them be of "
-                f"{', '.join(NOT_SETTABLE)}; got {item!r}"
+                f"Settings of {path} have {item!r}. Write KEY=VALUE,KEY=VALUE, none of them "
+                f"{', '.join(NOT_SETTABLE)}."
             )
-        arguments[key] = {"true": True, "false": False}.get(value.lower(), value)
-        for kind in (float, int):
-            with contextlib.suppress(ValueError):
-                arguments[key] = kind(value)
+        word = value.capitalize() if value.lower() in ("true", "false") else value
+        try:
+            arguments[key] = ast.literal_eval(word)
+        except (ValueError, SyntaxError):  # text
+            arguments[key] = value
     return arguments
 
 
@@ -332,27 +321,22 @@ def _choose_split(data: Data, seed: int) -> None:
 
 
 def read_ogb(source: str, root: Path) -> Data:
-    """Read ``ogb:ogbn-arxiv`` with its official split, not yet checked; kept in ``root/ogb``.
+    """Read ``ogb:ogbn-arxiv`` with its official split, not yet checked.
 
     OGB's readers of raw files are used. The file that it keeps for itself,
     ``processed/data_processed``, is a pickle and never opened.
     """
     name = source.removeprefix(OGB)
     if name not in OGB_NAMES:
-        raise InputError(f"an OGB data set must be one of {', '.join(OGB_NAMES)}; got {name!r}")
+        raise InputError(f"There is no OGB data set {name!r}. Give one of {', '.join(OGB_NAMES)}.")
     folder = root / "ogb" / name.replace("-", "_")
-    if (folder / OGB_KEPT).exists():
-        return Data(**load_tensors(folder / OGB_KEPT, "ogb")[0])
     rule = (
         f"the files of {name} must be in {folder} (set the data root by --data-root or "
         "GRAPHGLOW_DATA) or be downloadable by the package ogb, which asks first where it is more "
         'than a gigabyte (pip install "graphglow[ogb]"); got an error'
     )
     with one_sentence(rule), _quiet():
-        tensors = _read_ogb_files(folder, ogb_facts(name))
-    with contextlib.suppress(InputError):  # a folder that may only be read: so again next time
-        save_tensors(folder / OGB_KEPT, "ogb", tensors, {"name": name})
-    return Data(**tensors)
+        return _read_ogb_files(folder, ogb_facts(name))
 
 
 def ogb_facts(name: str) -> Mapping[str, str]:
@@ -364,8 +348,7 @@ def ogb_facts(name: str) -> Mapping[str, str]:
     return {str(key): str(value) for key, value in table[name].items()}
 
 
-def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
-    """Read raw files: x [N, F], y [N] (-1 for none), edge_index [2, E] and a mask [N] per part."""
+def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> Data:
     import pandas as pd
     from ogb.io import read_graph_raw
     from ogb.utils import url
@@ -389,13 +372,13 @@ def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> dict[str, Tensor]
         labels = pd.read_csv(raw / "node-label.csv.gz", header=None)[0].to_numpy()
     if labels.dtype.kind == "f":  # blanks of ogbn-papers100M
         labels = np.where(np.isnan(labels), -1, labels)
-    tensors = {
-        "x": torch.from_numpy(np.asarray(graph["node_feat"])),
-        "y": torch.from_numpy(labels.astype(np.int64)),
-        "edge_index": torch.from_numpy(np.asarray(graph["edge_index"])),
-    }
-    for theirs, ours in OGB_SPLITS.items():
+    data = Data(
+        x=torch.from_numpy(np.asarray(graph["node_feat"])),
+        y=torch.from_numpy(labels.astype(np.int64)),
+        edge_index=torch.from_numpy(np.asarray(graph["edge_index"])),
+    )
+    for theirs, mask in OGB_SPLITS.items():
         part = folder / "split" / facts["split"] / f"{theirs}.csv.gz"
         index = pd.read_csv(part, header=None)[0].to_numpy()
-        tensors[ours] = mask_from(index, len(labels), f"{theirs} of {folder.name}")
-    return tensors
+        data[mask] = mask_from(index, len(labels), f"{theirs} of {folder.name}")
+    return data

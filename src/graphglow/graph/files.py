@@ -1,15 +1,9 @@
 """Graphs and splits as arrays in a file: ``.npz``, and ``.pt`` with a PyG ``Data`` or a dict.
 
-Nothing is unpickled, and no packed file may unpack to more than ``UNPACKED`` bytes, or 200 times
-its own size where that is more; ``GRAPHGLOW_UNPACK_LIMIT``, a number of GiB, goes before both.
+Nothing is unpickled.
 """
 
-import difflib
-import gzip
-import math
-import os
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,114 +16,52 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError, nearest, warn
+from graphglow.graph.features import encode_labels
 from graphglow.graph.split import MASKS, SPLITS, mask_from
 from graphglow.storage import existing_file
 
-UNPACKED = 2**30
-VARIABLE = "GRAPHGLOW_UNPACK_LIMIT"
 OF_EDGES = ("weight", "probability", "in_input", "input_weight", "latent_weight")
-"""What files of ours say of each edge; the weight is how much it counts."""
+"""What our own files say of each edge; the weight is how much it counts."""
 TENSORS = ("x", "y", "edge_index", "adj_t", *(f"edge_{name}" for name in OF_EDGES))
 OWN_NAMES = ("node_id", "class_names")
 SPARSE = tuple(f"{of}_{part}" for of in ("adj", "attr") for part in ("data", "indices", "indptr"))
-NUMBERS = {*TENSORS, *SPLITS, *MASKS, *SPARSE, "adj_shape", "attr_shape", "attr_matrix"}
+NUMBERS = {*TENSORS, *SPLITS, *MASKS, *SPARSE, "adj_shape", "attr_shape", "attr_matrix", "labels"}
 """Arrays that cannot be left out; ``metadata`` and the like may hold objects, and are not read."""
-PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
-"""Plain containers that PyG itself does not register as safe to load."""
 
 
 @contextmanager
 def one_sentence(rule: str) -> Iterator[None]:
-    """Whatever somebody else's parser raises: the rule, then the first line of what it said."""
+    """Turn whatever a parser raises into the rule and the first line of what it said."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if "weights_only" in line:  # torch's advice is to read the file unsafely
+        if "weights_only" in line or "pickle" in line:  # advice to read the file unsafely
             raise InputError(rule) from error
         raise InputError(f"{rule} ({line:.200})") from error
-
-
-def note(sentence: str) -> None:
-    """Say that something of the input is not used, or read in a way that might not be meant."""
-    warnings.warn(sentence, InputWarning, stacklevel=3)
-
-
-def own_path(source: str | Path) -> Path:
-    """A path with ``~`` filled in, as far as there is such a user."""
-    try:
-        return Path(source).expanduser()
-    except RuntimeError:
-        return Path(source)
-
-
-def is_there(path: Path) -> bool:
-    """Whether something is at ``path``; what cannot be the name of a file is not there."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long, a zero byte
-        return False
-
-
-def pairs_of_paths(source: str) -> Iterator[tuple[Path, Path]]:
-    """Every way to read ``people.csv+relations.csv`` as two paths."""
-    for place, letter in enumerate(source):
-        if letter == "+" and source[:place] and source[place + 1 :]:
-            yield own_path(source[:place]), own_path(source[place + 1 :])
-
-
-def pair_of_tables(source: str) -> tuple[Path, Path] | None:
-    """``people.csv+relations.csv`` as two tables that exist; None if it is something else."""
-    return next((pair for pair in pairs_of_paths(source) if all(map(is_there, pair))), None)
-
-
-def check_unpacked(size: int, path: Path) -> None:
-    """Raise if what is in ``path`` would take ``size`` bytes, and that is too much."""
-    told = os.environ.get(VARIABLE, "").strip()
-    with one_sentence(f"{VARIABLE} must be a number of GiB; got {told!r}"):
-        limit = float(told) * 2**30 if told else max(UNPACKED, 200 * path.stat().st_size)
-    if size > limit:
-        raise InputError(
-            f"{path} must unpack to at most {limit / 2**20:,.0f} MiB; got "
-            f"{min(size, 2**60) / 2**20:,.0f} MiB in a file of {path.stat().st_size:,} bytes "
-            f"({VARIABLE}=GIB in the environment allows more)"
-        )
-
-
-def check_gzip(path: Path) -> None:
-    """The same of a ``.gz``, which does not say its size: so much is read, and no more."""
-    size = 0
-    with gzip.open(path, "rb") as packed:
-        while some := packed.read(2**20):
-            size += len(some)
-            check_unpacked(size, path)
 
 
 def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
     """Return the arrays of the file; ``what`` names it in errors, e.g. ``"the split file"``.
 
-    One that holds objects is refused if it is among ``NUMBERS`` or the labels, else left out.
+    Arrays of objects are refused if they are among ``NUMBERS``, else left out.
     """
     path = existing_file(path, what)
-    rule = (
-        f"{what} must be an .npz file of plain arrays; {path} is damaged, foreign or holds objects"
-    )
+    arrays = {}
+    rule = f"{what} {path} is no .npz file of plain arrays; it is damaged, foreign or holds objects"
     with one_sentence(rule), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's of what stands in a header
-        with zipfile.ZipFile(path) as archive:
-            check_unpacked(sum(entry.file_size for entry in archive.infolist()), path)
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {}
-            for name in arrays.files:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            for name in archive.files:
                 try:
-                    found[name] = np.asarray(arrays[name])
+                    arrays[name] = np.asarray(archive[name])
                 except ValueError as error:
-                    if "allow_pickle" not in str(error) or name in {*NUMBERS, "labels"}:
+                    if "allow_pickle" not in str(error) or name in NUMBERS:
                         raise
-            return found
+    return arrays
 
 
 def apply_split_file(data: Data, path: str | Path) -> Data:
@@ -141,12 +73,10 @@ def apply_split_file(data: Data, path: str | Path) -> Data:
     data = data.clone()
     for name in SPLITS:
         if name not in arrays:
-            raise InputError(
-                f"{path} must hold the arrays train, val and test; "
-                f"got {', '.join(sorted(arrays)) or 'nothing'}"
-            )
-        where, num_nodes = f"{name} of {path}", int(data.num_nodes or 0)
-        data[f"{name}_mask"] = mask_from(arrays[name], num_nodes, where)
+            held = ", ".join(sorted(arrays)) or "nothing"
+            raise InputError(f"{path} holds {held}. Save the arrays train, val and test.")
+        where = f"{name} of {path}"
+        data[f"{name}_mask"] = mask_from(arrays[name], int(data.num_nodes or 0), where)
     data.split = f"file:{path}"
     return data
 
@@ -174,22 +104,19 @@ def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
     if "attr_matrix" in arrays:
         fields["x"] = arrays["attr_matrix"]
     elif arrays.keys() & SPARSE[3:]:
-        features = _csr(arrays, "attr", path)
-        check_unpacked(4 * math.prod(features.shape), path)
-        fields["x"] = features.astype(np.float32).toarray()
+        fields["x"] = _csr(arrays, "attr", path).astype(np.float32).toarray()
     else:
-        note(f"{path} holds no attributes: each node is a feature of its own")
-        check_unpacked(4 * math.prod(adjacency.shape), path)
-        fields["x"] = np.eye(len(adjacency.indptr) - 1, dtype=np.float32)
-    return {name: of for name, of in fields.items() if of is not None}
+        warn(f"{path} holds no attributes: each node is a feature of its own")
+        fields["x"] = np.eye(adjacency.shape[0], dtype=np.float32)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
     """The entries of a sparse matrix: [2, E], and [E] where any of them is not 1."""
     entries = adjacency.tocoo()
-    there = entries.data != 0  # NaN is, and is refused by the check
-    ends = np.stack([entries.row[there], entries.col[there]]).astype(np.int64)
-    weight = entries.data[there]
+    present = entries.data != 0  # NaN is, and is refused by the check
+    ends = np.stack([entries.row[present], entries.col[present]]).astype(np.int64)
+    weight = entries.data[present]
     plain = weight.dtype == np.bool_ or bool((weight == 1).all())
     return torch.from_numpy(ends), None if plain else torch.from_numpy(weight.astype(np.float64))
 
@@ -197,48 +124,31 @@ def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
 def _csr(arrays: dict[str, np.ndarray], name: str, path: Path) -> Any:
     from scipy.sparse import csr_array
 
-    rule = f"{path} must hold a CSR matrix of numbers as {name}_data, {name}_indices, "
-    with one_sentence(f"{rule}{name}_indptr and {name}_shape; got another"):
-        shape = tuple(int(size) for size in arrays[f"{name}_shape"])
-        parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-        matrix = csr_array(parts, shape=shape)
+    parts = [f"{name}_{part}" for part in ("data", "indices", "indptr", "shape")]
+    with one_sentence(f"{path} has no CSR matrix of numbers in {', '.join(parts)}"):
+        values, indices, indptr, shape = (arrays[part] for part in parts)
+        matrix = csr_array((values, indices, indptr), shape=tuple(int(size) for size in shape))
         matrix.check_format(full_check=True)  # or its indices point anywhere
         if matrix.dtype.kind not in "biuf" or (name == "adj" and shape[0] != shape[1]):
-            raise ValueError(f"{name} of type {matrix.dtype} and shape {shape}")
+            raise ValueError(f"{name} of type {matrix.dtype} and shape {matrix.shape}")
     return matrix
 
 
 def read_pt(path: Path, need_labels: bool = True) -> Data:
     """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
     path = existing_file(path, "the graph file")
-    rule = f"{path} must hold a torch_geometric Data or a dict of tensors"
+    rule = f"{path} holds no torch_geometric Data and no dict of tensors"
     with (
         one_sentence(f"{rule}; it is damaged, foreign or holds other objects"),
         warnings.catch_warnings(),
-        torch.serialization.safe_globals(PARTS_OF_DATA),
+        torch.serialization.safe_globals([GlobalStorage, DataTensorAttr, DataEdgeAttr]),
         torch.sparse.check_sparse_tensor_invariants(True),  # type: ignore[no-untyped-call]
     ):
         warnings.simplefilter("ignore")  # torch warns of foreign archives before it refuses
-        with zipfile.ZipFile(path) as archive:
-            if any(entry.compress_type for entry in archive.infolist()):  # torch packs nothing
-                raise InputError(f"entries of {path} must be stored, not compressed")
         content = torch.load(path, map_location="cpu", weights_only=True)
         fields = content.to_dict() if isinstance(content, Data) else content
     if not isinstance(fields, dict):
-        raise InputError(f"{rule}; got {type(content).__name__}")
-    for name, value in fields.items():
-        if not isinstance(value, Tensor):
-            continue
-        size, what = value.numel() * value.element_size(), f"{name} of {path}"
-        if value.device.type != "cpu" or value.is_quantized or value.is_nested:
-            raise InputError(f"{what} must hold plain numbers; got a tensor of another kind")
-        if value.layout != torch.strided:
-            check_unpacked(size, path)
-        elif size > value.untyped_storage().nbytes():
-            raise InputError(
-                f"{what} must hold all its numbers; got an expanded tensor of shape "
-                f"{tuple(value.shape)} (save x.contiguous())"
-            )
+        raise InputError(f"{rule}, but a {type(content).__name__}.")
     return graph_from_fields(fields, str(path), need_labels)
 
 
@@ -249,15 +159,13 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
         x [N, D], y [N] (integers, or text: then ``class_names`` is set), edge_index [2, E],
         edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
     """
-    from graphglow.graph.features import encode_labels
-
     if fields.get("x") is None or (need_labels and fields.get("y") is None):
         found = ", ".join(sorted(map(str, fields))[:10]) or "nothing"
         raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
-    known = {*TENSORS, *OWN_NAMES, *SPLITS, *(f"{name}_mask" for name in SPLITS)}
+    known = {*TENSORS, *OWN_NAMES, *SPLITS, *MASKS}
     for name in set(map(str, fields)) - known:  # a random split would be used in place of "tarin"
-        if near := difflib.get_close_matches(name, known - set(fields), n=1, cutoff=0.75):
-            raise InputError(f"{what} must spell {near[0]} so; got {name!r}")
+        if near := nearest(name, known - set(fields), 0.75):
+            raise InputError(f"{what} has {name!r}{near}, which is not read. Rename it.")
     data = Data()
     for name in TENSORS:
         value = fields.get(name)
@@ -273,8 +181,9 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
             index = _tensor(value, where)
             if index.is_floating_point() or index.is_complex():  # NumPy does not know all of them
                 raise InputError(f"{where} must hold node indices or booleans; got {index.dtype}")
-            num_nodes = len(data.x) if data.x.ndim else 0
-            data[f"{name}_mask"] = mask_from(index.numpy(), num_nodes, where)
+            data[f"{name}_mask"] = mask_from(
+                index.numpy(), len(data.x) if data.x.ndim else 0, where
+            )
     for name in OWN_NAMES:
         value = fields.get(name)
         value = value.tolist() if isinstance(value, np.ndarray | Tensor) else value
@@ -289,8 +198,9 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
 
 def _tensor(value: object, what: str) -> Tensor:
     if isinstance(value, Tensor):
-        if value.layout != torch.strided and not what.startswith("x of "):
-            raise InputError(f"{what} must be dense; got a sparse tensor")
+        dense = value.layout == torch.strided or what.startswith("x of ")
+        if not dense or value.is_quantized or value.is_nested or value.device.type != "cpu":
+            raise InputError(f"{what} must be a dense tensor of plain numbers; got another kind")
         return value.detach()
     if not isinstance(value, np.ndarray):
         raise InputError(f"{what} must be an array; got {type(value).__name__}")

@@ -5,12 +5,10 @@ import warnings
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphglow.errors import warn
 from graphglow.graph.features import FEW_CATEGORIES, width
-from graphglow.graph.files import note
-from graphglow.graph.tables import HOW_TO_LEAVE_OUT
 
 FEWEST, MOST = 30, 5000
 """Training nodes: of fewer nothing can be said, more are not looked at."""
@@ -24,103 +22,112 @@ ERRORS_LEFT = 0.2
 LABEL_NAMES = {"y", "label", "labels", "class", "classes", "category", "target", "outcome"}
 
 
-def say_leaks(data: Data) -> None:
+def warn_of_leaks(data: Data) -> None:
     """Warn of columns that alone all but determine the training labels.
 
-    Of a table or of attributes they have names, and categories are known; of a bare ``x`` each
-    column is taken as numbers. Nothing is said of a graph that the check would refuse.
+    Columns of tables and attributes have names, and their categories are known; each column of a
+    bare ``x`` is taken as numbers. Nothing is said of a graph that the check would refuse.
     """
-    x, y, train = data.get("x"), data.get("y"), data.get("train_mask")
-    if not all(isinstance(part, Tensor) for part in (x, y)) or y.ndim != 1 or x.ndim != 2:
+    encoding = data.get("feature_columns")
+    rows = _training_rows(data, MOST if encoding else None)
+    if rows is None:
         return
-    if len(x) != len(y) or y.is_floating_point() or y.dtype == torch.bool or x.is_complex():
-        return
-    if len(y) == 0 or int(y.max()) >= len(y):
-        return
-    if isinstance(train, Tensor) and train.dtype != torch.bool:
-        return
-    known = y >= 0 if not isinstance(train, Tensor) or train.shape != y.shape else train & (y >= 0)
-    told = data.get("feature_columns")
-    most = MOST if told else min(MOST, max(FEWEST, ENTRIES // max(1, x.shape[1])))
-    nodes = known.nonzero()[:, 0]
-    nodes = nodes[:: max(1, -(-len(nodes) // most))]
-    x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
-    x, y = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu(), y[nodes].cpu().long()
-    counts = torch.bincount(y) if len(y) else torch.zeros(0)
-    if len(nodes) < FEWEST or int((counts > 0).sum()) < 2 or not bool(x.isfinite().all()):
-        return
-    needed = max(ACCURACY, 1 - ERRORS_LEFT * (1 - float(counts.max()) / len(y)))
-    start, found = 0, []
-    for facts in told["columns"] if told else ():
+    x, y = rows
+    needed = needed_accuracy(y)
+    start, leaks = 0, []
+    for facts in encoding["columns"] if encoding else ():
         part = x[:, start : start + width(facts)]
         start += width(facts)
         accuracy = (_by_category if "categories" in facts else _by_number)(part, y)
-        found += [f"{facts['name']!r} ({accuracy:.1%})"] if accuracy >= needed else []
-    for column in [] if told else _telling(x, y):
-        accuracy = _by_number(x[:, column, None], y)
-        found += [f"{column} of x ({accuracy:.1%})"] if accuracy >= needed else []
-    if found:
-        how = f"can be left out: {HOW_TO_LEAVE_OUT}" if told else "is better removed from x"
-        what, say = ("columns", "each say") if len(found) > 1 else ("column", "says")
-        note(
-            f"{what} {', '.join(found)} of {data.get('name') or 'the graph'} alone {say} the label "
+        leaks += [f"{facts['name']!r} ({accuracy:.1%})"] if accuracy >= needed else []
+    for column in [] if encoding else _most_related(x, y):
+        accuracy = _by_number(x[:, [column]], y)
+        leaks += [f"{column} of x ({accuracy:.1%})"] if accuracy >= needed else []
+    if leaks:
+        how = (
+            'left out: --columns leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
+            if encoding
+            else "better removed from x"
+        )
+        what, say = ("columns", "each say") if len(leaks) > 1 else ("column", "says")
+        warn(
+            f"{what} {', '.join(leaks)} of {data.get('name') or 'the graph'} alone {say} the label "
             f"of so many training nodes; what is not known before the label is {how}"
         )
 
 
-def label_like_columns(data: Data) -> list[str]:
-    """Features that may be the label of a graph without one: by their names, or as few texts."""
+def needed_accuracy(y: np.ndarray) -> float:
+    """The accuracy from which a column alone is a leak, given the training labels [n]."""
+    majority = float(np.bincount(y).max()) / len(y)
+    return max(ACCURACY, 1 - ERRORS_LEFT * (1 - majority))
+
+
+def _training_rows(data: Data, most: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Features and labels of at most so many training nodes [n, F], [n], if they can be judged."""
+    x, y, train = data.get("x"), data.get("y"), data.get("train_mask")
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or x.is_complex() or x.ndim != 2:
+        return None
+    if y.is_floating_point() or y.dtype == torch.bool or y.shape != x.shape[:1]:
+        return None
+    known = y >= 0
+    if isinstance(train, Tensor) and train.shape == y.shape:
+        known = known & train.bool()
+    nodes = known.nonzero()[:, 0]
+    most = most or min(MOST, max(FEWEST, ENTRIES // max(1, x.shape[1])))
+    nodes = nodes[:: max(1, -(-len(nodes) // most))]
+    x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
+    rows = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu().numpy()
+    labels = np.unique(y[nodes].cpu().numpy(), return_inverse=True)[1]
+    usable = len(labels) >= FEWEST and labels.max() > 0 and np.isfinite(rows).all()
+    return (rows, labels) if usable else None
+
+
+def warn_of_label_like_columns(data: Data) -> None:
+    """Warn of features that may be the label of a graph without one: by name, or as few texts."""
     if data.get("y") is not None and bool((data.y >= 0).any()):
-        return []
-    return [
+        return
+    alike = [
         facts["name"]
         for facts in data.get("feature_columns", {}).get("columns", ())
         if facts["name"].lower() in LABEL_NAMES
         or 2 <= len(facts.get("categories", ())) <= FEW_CATEGORIES
     ]
-
-
-def say_label_like(data: Data) -> None:
-    """Say which of these are used as features."""
-    if found := label_like_columns(data):
-        note(
+    if alike:
+        warn(
             f"{data.get('name') or 'the graph'} has no labels, but features that look like them: "
-            f"{', '.join(map(repr, found))} (--columns label=NAME names the label, "
+            f"{', '.join(map(repr, alike))} (--columns label=NAME names the label, "
             "leave_out=NAME leaves a column out; in Python columns={...})"
         )
 
 
-def _telling(x: Tensor, y: Tensor) -> list[int]:
+def _most_related(x: np.ndarray, y: np.ndarray) -> list[int]:
     """Columns whose ranks differ most between classes: [n, F], [n]."""
-    across = x.T.contiguous()  # [F, n]
-    ordered = across.sort(1).values
-    below, upto = (torch.searchsorted(ordered, across, right=right) for right in (False, True))
-    rank = (below + upto - len(y)).float()  # twice, about its mean
-    classes = F.one_hot(y).float()  # [n, C]
-    between = (rank @ classes).square() @ (1 / classes.sum(0).clamp_min(1))
-    share = between / rank.square().sum(1).clamp_min(1)
-    found: list[int] = share.topk(min(NEAREST, len(share))).indices.tolist()
-    return sorted(found)
+    from scipy.stats import rankdata
+    from sklearn.feature_selection import f_classif
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # of constant columns
+        warnings.simplefilter("ignore")
+        score = np.nan_to_num(f_classif(rankdata(x, axis=0), y)[0], posinf=np.inf)
+    return sorted(np.argsort(-score, kind="stable")[:NEAREST].tolist())
 
 
-def _by_category(one_hot: Tensor, y: Tensor) -> float:
+def _by_category(one_hot: np.ndarray, y: np.ndarray) -> float:
     """Accuracy of the most common class among the others of a node's category: [n, K], [n].
 
     Blank is a category too: what is filled in for one class alone gives it away.
     """
-    one_hot = torch.cat([one_hot, 1 - one_hot.sum(1, keepdim=True)], 1)  # [n, K + 1]
-    classes = F.one_hot(y).to(one_hot)  # [n, C]
+    one_hot = np.concatenate([one_hot, 1 - one_hot.sum(1, keepdims=True)], 1)  # [n, K + 1]
+    classes = np.eye(y.max() + 1)[y]  # [n, C]
     others = one_hot @ (one_hot.T @ classes) - classes
-    best, predicted = others.max(1)
-    return float(((predicted == y) & (best > 0)).double().mean())
+    return float(((others.argmax(1) == y) & (others.max(1) > 0)).mean())
 
 
-def _by_number(values: Tensor, y: Tensor) -> float:
+def _by_number(values: np.ndarray, y: np.ndarray) -> float:
     """Accuracy of as many intervals, or blanks (0, the mean), as there are classes: [n, 1], [n]."""
     from sklearn.tree import DecisionTreeClassifier
 
-    seen, known = torch.cat([values, values == 0], 1).numpy(), y.numpy()
-    tree = DecisionTreeClassifier(max_leaf_nodes=len(np.unique(known)), random_state=0)
+    columns = np.concatenate([values, values == 0], 1)
+    tree = DecisionTreeClassifier(max_leaf_nodes=int(y.max()) + 1, random_state=0)
     with warnings.catch_warnings():  # of classes that few nodes have
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        return float(tree.fit(seen, known).score(seen, known))
+        return float(tree.fit(columns, y).score(columns, y))

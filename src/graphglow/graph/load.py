@@ -1,9 +1,8 @@
 """One loader for every door: names, files, tables, and graph objects of other libraries."""
 
 import copy
-import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,14 @@ from torch import Tensor
 from torch_geometric.data import Data, Dataset
 from torch_geometric.data.data import BaseData
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest, warn
 from graphglow.graph import files, objects
-from graphglow.graph.check import check_graph, check_masks, one_graph
+from graphglow.graph.check import carry_check, check_graph, check_masks, one_graph
 from graphglow.graph.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
-from graphglow.graph.files import is_there, note, own_path
-from graphglow.graph.leaks import say_label_like, say_leaks
+from graphglow.graph.leaks import warn_of_label_like_columns, warn_of_leaks
 from graphglow.graph.split import MASKS, with_random_split
 from graphglow.graph.table_file import SUFFIXES, is_frame, is_table_file
-from graphglow.graph.tables import Columns, check_columns, read_tables
+from graphglow.graph.tables import Columns, read_tables
 from graphglow.storage import existing_file
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
@@ -62,8 +60,9 @@ def load_graph(
         y: Labels, for a SciPy adjacency matrix.
         columns: Names of columns in tables that are not called as usual, e.g. ``{"id": "person",
             "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``, and those
-            that are not to be read: ``{"leave_out": ["phone", "notes"]}``. The same for attributes
-            of NetworkX graphs and GraphML: label, split, weight and leave_out.
+            that are not to be read: ``{"leave_out": ["phone", "notes"]}``. Columns under
+            ``category`` are text as written, never numbers: ``{"category": ["zip"]}``. The same for
+            attributes of NetworkX graphs and GraphML: label, split, weight and these two lists.
         need_labels: Whether a graph without labels is an error; else ``y`` may be all -1.
         skip_unknown_edges: Whether edges of a table that name ids which the nodes table does not
             have are left out, with an :class:`InputWarning` that counts them; else they are an
@@ -87,7 +86,6 @@ def load_graph(
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
-    check_columns(columns)
     tables: dict[str, Any] = {
         "columns": columns,
         "need_labels": need_labels,
@@ -95,7 +93,8 @@ def load_graph(
     }
     if (x is not None or y is not None) and not issparse(source):
         raise InputError(
-            f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
+            f"x and y go with a SciPy adjacency matrix, not with a {type(source).__name__}. Leave "
+            "them out, or set data.x and data.y."
         )
     if isinstance(source, str | Path):
         data = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
@@ -106,8 +105,9 @@ def load_graph(
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
-    say_leaks(data)
-    say_label_like(data)
+        carry_check(data)
+    warn_of_leaks(data)
+    warn_of_label_like_columns(data)
     return data
 
 
@@ -123,29 +123,29 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
     """
     if not isinstance(source, Data):
         data = load_graph(source, need_labels=need_labels)
-        say_no_edges(data)
+        warn_of_made_edges(data)
         if split:
-            say_split(data)
+            warn_of_drawn_split(data)
         return data
-    one_graph(source)
-    if not isinstance(source.get("split"), str):  # it has not come through load_graph
-        say_leaks(source)
-    data, y = copy.copy(source), source.get("y")
+    data = copy.copy(one_graph(source))
+    if not isinstance(data.get("split"), str):  # it has not come through load_graph
+        warn_of_leaks(data)
+    y = data.get("y")
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
-    data.y = y.flatten()
+    data.y = y.flatten() if y.ndim > 1 else y
     if split:
         check_masks(data)
-    if split and bool((y >= 0).any()) and not any(name in data for name in MASKS):
-        say_split(with_random_split(data, 0, by_class=True))
+        if bool((y >= 0).any()) and not any(name in data for name in MASKS):
+            warn_of_drawn_split(with_random_split(data, 0, by_class=True))
     return data
 
 
-def say_split(data: Data) -> None:
+def warn_of_drawn_split(data: Data) -> None:
     """Say which nodes were drawn for what, if they were."""
     if str(data.get("split", "")).startswith("random") and bool(data.train_mask.any()):
         train, val, test = (int(data[name].sum()) for name in MASKS)
-        note(
+        warn(
             f"{data.get('name') or 'the graph'} has no split of its own: {train} training, {val} "
             f"validation and {test} test nodes are drawn ({data.split})"
         )
@@ -159,10 +159,10 @@ def without_drawn_split(data: Data) -> Data:
     return data
 
 
-def say_no_edges(data: Data) -> None:
+def warn_of_made_edges(data: Data) -> None:
     """Say that edges were made, if they were."""
     if data.get("knn_graph"):
-        note(f"{data.name} has no edges of its own: those between nearest neighbours stand in")
+        warn(f"{data.name} has no edges of its own: those between nearest neighbours stand in")
 
 
 def data_folder(data_root: str | Path | None) -> Path:
@@ -194,41 +194,60 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
 def _read_name_or_path(
     source: str | Path, root: Path, split_seed: int, tables: dict[str, Any]
 ) -> Data:
-    given, name, path = str(source), str(source).lower(), own_path(source)
+    given, name = str(source), str(source).lower()
+    path = Path(os.path.expanduser(given))
     check_source(given)
-    if name in DATASETS and (isinstance(source, str) or not is_there(path)):
-        _refuse_columns(name, tables["columns"])
+    if name in DATASETS and (isinstance(source, str) or not os.path.exists(path)):
         data = DATASETS[name].read(root)
         data.split = "public"  # if it has one
         with_random_split(data, split_seed)
-    elif given and is_there(path):
+    elif given and os.path.exists(path):
         data = _read_file(path, tables)
-        name = _stem(path) if path.is_file() else path.resolve().name
-    elif (pair := files.pair_of_tables(given)) is not None:
-        data, name = read_tables(*pair, **tables), _stem(pair[0])
+        data.name = _stem(path) if path.is_file() else path.resolve().name
+        return data
+    elif (pair := pair_of_tables(given)) is not None:
+        data = read_tables(*pair, **tables)
+        data.name = _stem(pair[0])
+        return data
     elif name.startswith(OGB):
-        _refuse_columns(given, tables["columns"])
         data, name = read_ogb(given, root), given.removeprefix(OGB)
         data.split = "public"
     else:
-        _refuse_columns(given, tables["columns"])
         data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
+    _refuse_columns(given, tables["columns"])
     data.name = name
     return data
 
 
 def check_source(source: str) -> None:
     """Raise unless ``source`` is a known name, or a path of what is there; nothing is read."""
-    there = source and is_there(own_path(source))
+    exists = source and os.path.exists(os.path.expanduser(source))
     known = source.lower() in DATASETS or source.lower().startswith(OGB) or is_dataset_path(source)
-    if there or known or files.pair_of_tables(source) is not None:
+    if exists or known or pair_of_tables(source) is not None:
         return
-    _refuse_missing_files(source)
-    near = difflib.get_close_matches(source.lower(), DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
+    for pair in _pairs(source):
+        missing = [str(path) for path in pair if not os.path.exists(path)]
+        if len(missing) == 1 or all(path.name.lower().endswith(SUFFIXES) for path in pair):
+            raise InputError(f"There is no table {' and no '.join(missing)}. Check the path.")
+    if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
+        raise InputError(f"There is no graph file {source}. Check the path.")
     raise InputError(
-        f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
-        f"({ACCEPTED}); got {source!r}"
+        f"There is no graph {source!r}{nearest(source, DATASETS)}. Give a known name "
+        f"({', '.join(sorted(DATASETS))}), or a path ({ACCEPTED})."
     )
+
+
+def _pairs(source: str) -> Iterator[tuple[Path, Path]]:
+    """Every way to read ``people.csv+relations.csv`` as two paths."""
+    for place, letter in enumerate(source):
+        if letter == "+" and source[:place] and source[place + 1 :]:
+            first, second = source[:place], source[place + 1 :]
+            yield Path(os.path.expanduser(first)), Path(os.path.expanduser(second))
+
+
+def pair_of_tables(source: str) -> tuple[Path, Path] | None:
+    """``people.csv+relations.csv`` as two tables that exist; None if it is something else."""
+    return next((pair for pair in _pairs(source) if all(map(os.path.exists, pair))), None)
 
 
 def _stem(path: Path) -> str:
@@ -238,8 +257,8 @@ def _stem(path: Path) -> str:
 def _refuse_columns(source: str, columns: Columns | None) -> None:
     if columns:
         raise InputError(
-            "columns can be chosen in tables only: .csv, .parquet, DataFrames, or attributes of "
-            f"NetworkX and GraphML; got {source!r}"
+            f"{source} has no columns to choose. Leave columns out: they are for tables, and for "
+            "attributes of NetworkX and GraphML."
         )
 
 
@@ -257,18 +276,8 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
         return read_tables(path.parent if beside_edges else path, **tables)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
+        raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
     if reader is objects.read_graphml:
         return objects.read_graphml(path, tables["need_labels"], tables["columns"])
     _refuse_columns(str(path), tables["columns"])
     return reader(path, tables["need_labels"])
-
-
-def _refuse_missing_files(source: str) -> None:
-    """Raise where a file, or two as ``people.csv+relations.csv``, is meant that is not there."""
-    for pair in files.pairs_of_paths(source):
-        missing = [str(path) for path in pair if not is_there(path)]
-        if len(missing) == 1 or all(path.name.lower().endswith(SUFFIXES) for path in pair):
-            raise InputError(f"both tables of a graph must exist; got no {' and '.join(missing)}")
-    if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
-        raise InputError(f"a graph file must exist; got {source}")

@@ -6,11 +6,8 @@ None of them is imported unless the object, or the file, needs it.
 import json
 import sys
 import warnings
-from datetime import date
-from numbers import Real
 from pathlib import Path
 from typing import Any
-from xml.parsers import expat
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,16 +16,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graph.features import encode_columns, encode_labels
-from graphglow.graph.files import OF_EDGES, edges_of, note, one_sentence
+from graphglow.graph.features import encode_columns, encode_labels, numbers_of
+from graphglow.graph.files import OF_EDGES, edges_of, one_sentence
 from graphglow.graph.table_file import is_frame, open_table
-from graphglow.graph.tables import LEAVE_OUT, Columns, add_masks
+from graphglow.graph.tables import Columns, Roles, add_masks
 
 LABELS = ("y", "class", "label")
 """Where a graph has several, the first: programs for drawing put the node's name in ``label``."""
-ROLES = ("label", "split", "weight")
-"""What an attribute can be named as."""
-NUMBER = Real | np.bool_
 NOT_FEATURES = {*LABELS, "split", "x", "id", "node_id", "name"}
 DGL_FIELDS = {
     "x": ("feat", "x", "features"),
@@ -54,34 +48,24 @@ def from_object(
         return from_scipy(source, x=x, y=y)
     if is_networkx(source):
         name = str(source.name or "graph")
-        data = from_networkx(source, name=name, columns=columns, need_labels=need_labels)
-        data.name = name
-        return data
+        return from_networkx(source, name=name, columns=columns, need_labels=need_labels)
     if type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
         return from_dgl(source)
     raise InputError(
-        "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a NetworkX "
-        f"graph, DGL graph or SciPy sparse matrix; got {type(source).__name__}"
+        f"A {type(source).__name__} is no graph. Give a name, a path, a pair of tables, a "
+        "torch_geometric Data, or a NetworkX graph, DGL graph or SciPy sparse matrix."
     )
 
 
 def read_graphml(path: Path, need_labels: bool = True, columns: Columns | None = None) -> Data:
-    """Read a graph, not yet checked, from a GraphML file.
-
-    One with a document type is refused: its entities can make gigabytes of a few lines.
-    """
+    """Read a graph, not yet checked, from a GraphML file."""
     import networkx as nx
 
-    def refuse(*_: object) -> None:
-        raise InputError(f"{path} must be GraphML without a document type; got <!DOCTYPE ...>")
-
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler = refuse
-    rule = f"{path} must be a GraphML file; it is damaged or foreign"
-    with one_sentence(rule), warnings.catch_warnings():
+    with (
+        one_sentence(f"{path} cannot be read as GraphML; it is damaged or foreign"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # NetworkX's of what it passes over
-        with path.open("rb") as file:
-            parser.ParseFile(file)
         graph = nx.read_graphml(path)
     return from_networkx(graph, name=str(path), columns=columns, need_labels=need_labels)
 
@@ -92,10 +76,8 @@ def from_networkx(
     """Turn a NetworkX graph into a ``Data``, not yet checked.
 
     Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
-    ``x`` (a list of numbers, or its JSON text) or any attributes that are numbers, dates or text:
-    they are encoded as the columns of a table are, numbers standardised and text one-hot. Others
-    are left out with an :class:`InputWarning`. ``columns`` names others as label, split and weight,
-    and those to leave out.
+    ``x`` (a list of numbers, or its JSON text) or any attributes that the columns of a table could
+    be. ``columns`` names others as label, split and weight, and those to leave out.
 
     Edge attributes: ``weight`` (missing: 1) and, where they are numbers at every edge, the others
     that :func:`~graphglow.graph.write.to_networkx` writes. Undirected edges come in both
@@ -105,62 +87,48 @@ def from_networkx(
 
     nodes = list(graph.nodes)
     if not nodes:
-        raise InputError(f"a graph must have at least one node; got none in {name}")
+        raise InputError(f"{name} has no nodes. Add at least one.")
     attributes = [graph.nodes[node] for node in nodes]
     keys = set().union(*attributes)
-    roles, left_out = _chosen(columns, keys, name)
-    keys -= left_out
-    label = roles.get("label") or next((key for key in LABELS if key in keys), None)
+    roles = Roles.of(columns, ("label", "split", "weight"))
+    named = {*roles.leave_out, *roles.category, *roles.chosen.values()}
+    if missing := named - keys - {roles.chosen.get("weight")}:
+        raise InputError(
+            f"Nodes of {name} have no attribute {', '.join(sorted(missing))}, which columns names; "
+            f"they have {', '.join(sorted(map(str, keys))) or 'none'}."
+        )
+    keys -= {*roles.leave_out}
+    label = roles.chosen.get("label") or next((key for key in LABELS if key in keys), None)
     if label is None and need_labels:
         found = ", ".join(sorted(map(str, keys))) or "no attributes"
         raise InputError(
-            f"nodes of {name} must have an attribute {', '.join(LABELS)} (--columns label=NAME "
-            f"names another, in Python columns={{'label': 'NAME'}}); got {found}"
+            f"Nodes of {name} have no attribute {', '.join(LABELS)}, but {found}. Say which is the "
+            "label: --columns label=NAME (in Python columns={'label': 'NAME'})."
         )
-    split = roles.get("split", "split")
+    split = roles.chosen.get("split", "split")
 
     def column(key: Any) -> Any:
         return pd.Series([a.get(key) for a in attributes], dtype=object, name=str(key))
 
     y, class_names = encode_labels(column(label), f"{label} of {name}")
+    data = Data(y=y, class_names=class_names, name=name)
     if "x" in keys:
-        x = _vectors(attributes, name)
+        data.x = _vectors(attributes, name)
     else:
         others = sorted(keys - NOT_FEATURES - {label, split}, key=str)
-        kept = {c.name: _plain(c) for c in map(column, others) if _is_feature(c, name)}
-        x, made = encode_columns(pd.DataFrame(kept, index=range(len(nodes))), name)
-    data = Data(x=x, y=y, class_names=class_names)
-    if "x" not in keys:
-        data.feature_columns = {"columns": made}
+        frame = pd.DataFrame({str(key): column(key) for key in others}, index=range(len(nodes)))
+        data.x, encoded = encode_columns(frame.infer_objects(), name, roles.category)
+        data.feature_columns = {"columns": encoded}
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
     if split in keys:
         add_masks(data, column(split), f"{split} of {name}")
-    _add_edges(data, graph, nodes, name, roles.get("weight", "weight"))
+    _add_edges(data, graph, nodes, name, roles.chosen.get("weight", "weight"))
     return data
 
 
-def _chosen(columns: Columns | None, keys: set[Any], name: str) -> tuple[dict[str, str], set[str]]:
-    """The attribute for each role that ``columns`` gives, and those to be left out."""
-    roles = dict(columns or {})
-    left_out = roles.pop(LEAVE_OUT, ())
-    away = {left_out} if isinstance(left_out, str) else set(left_out)
-    chosen = {role: str(attribute) for role, attribute in roles.items()}
-    for role in chosen:
-        if role not in ROLES:
-            raise InputError(
-                f"columns of {name} must name some of {', '.join(ROLES)}, or those to {LEAVE_OUT}; "
-                f"got {role!r}"
-            )
-    missing = {*away, *(chosen[role] for role in chosen if role != "weight")} - keys
-    if missing:
-        raise InputError(
-            f"nodes of {name} must have the attributes that columns name; got no "
-            f"{', '.join(sorted(missing))} but {', '.join(sorted(map(str, keys))) or 'none'}"
-        )
-    return chosen, away
-
-
 def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str, weight: str) -> None:
+    import pandas as pd
+
     position = {node: i for i, node in enumerate(nodes)}
     edges = list(graph.edges(data=True))
     ends = [(position[u], position[v]) for u, v, _ in edges]
@@ -169,15 +137,15 @@ def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str, weight: str)
     data.edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1) if both else edge_index
     for key in OF_EDGES:
         own = weight if key == "weight" else key
-        given = [attributes.get(own) for _, _, attributes in edges]
-        if not any(value is not None for value in given):
+        given = pd.Series([attributes.get(own) for _, _, attributes in edges], dtype=object)
+        if key == "weight":
+            given = given.where(given.notna(), 1.0) if given.notna().any() else given
+        elif not pd.api.types.is_numeric_dtype(given.infer_objects()):
             continue
-        if key != "weight" and not all(isinstance(value, NUMBER) for value in given):
+        if not len(given) or given.isna().any():
             continue
-        try:
-            values = torch.tensor([1.0 if value is None else float(value) for value in given])
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"edge {key}s of {name} must be numbers; got {error}") from error
+        given = given.infer_objects().rename(own)
+        values = torch.from_numpy(numbers_of(given, f"the edges of {name}").astype(np.float32))
         values = values.bool() if key == "in_input" else values
         data[f"edge_{key}"] = values.repeat(2) if both else values
 
@@ -193,26 +161,6 @@ def _vectors(attributes: list[dict[str, Any]], name: str) -> Tensor:
         return torch.from_numpy(np.stack(rows).astype(np.float32))
 
 
-def _is_feature(column: Any, name: str) -> bool:
-    """Whether an attribute can be a column of a table; others are left out, and said."""
-    given = (value for value in column if value is not None)
-    other = next((value for value in given if not isinstance(value, NUMBER | date | str)), None)
-    if other is not None:
-        note(
-            f"attribute {column.name!r} of {name} is left out: features must be numbers, dates or "
-            f"text; got {type(other).__name__}"
-        )
-    return other is None
-
-
-def _plain(column: Any) -> Any:
-    """An attribute as pandas knows it; booleans are numbers here."""
-    if not all(isinstance(value, NUMBER | None) for value in column):
-        return column
-    with one_sentence(f"attribute {column.name!r} must hold numbers that are finite"):
-        return column.astype(float)
-
-
 def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
     """Make a graph, not yet checked; entries other than 1 are weights, zeros are no edges.
 
@@ -222,12 +170,12 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
     shape, kind = adjacency.shape, adjacency.dtype
     if len(shape) != 2 or shape[0] != shape[1] or kind.kind not in "biuf":
         raise InputError(
-            f"an adjacency matrix must be square [N, N] and hold numbers; got shape {shape} of "
-            f"{kind}"
+            f"An adjacency matrix of shape {shape} and type {kind} is no graph. Give a square one "
+            "of numbers."
         )
     if is_frame(x):
         table = open_table(x)
-        x, _ = encode_columns(table.frame(table.columns), table.what)
+        x, _ = encode_columns(table.read(table.columns, ()), table.what)
     elif x is not None and not isinstance(x, Tensor):
         with one_sentence("x must hold numbers [N, D]; got others"):
             array = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
@@ -250,19 +198,14 @@ def from_dgl(graph: Any) -> Data:
     """Turn a DGL graph of one kind of node and edge into a ``Data``, not yet checked."""
     if not getattr(graph, "is_homogeneous", True):
         raise InputError(
-            "a DGL graph must have one kind of nodes and edges (see dgl.to_homogeneous); got "
-            f"nodes {', '.join(graph.ntypes)} and edges {', '.join(graph.etypes)}"
+            "A DGL graph of several kinds of nodes or edges cannot be read. Make it one kind: "
+            "dgl.to_homogeneous(graph)."
         )
     data = Data(edge_index=torch.stack(graph.edges()).long(), num_nodes=int(graph.num_nodes()))
     for name, called in DGL_FIELDS.items():
         found = next((graph.ndata[key] for key in called if key in graph.ndata), None)
         if found is not None:  # DGL keeps some masks as 0 and 1
             data[name] = found.bool() if name.endswith("_mask") else found
-        elif name == "x":
-            raise InputError(
-                f"ndata of a DGL graph must have features, called {', '.join(called)}; got "
-                f"{', '.join(map(str, graph.ndata)) or 'nothing'}"
-            )
     weight = next((graph.edata[key] for key in DGL_WEIGHTS if key in graph.edata), None)
     if weight is not None:
         data.edge_weight = weight

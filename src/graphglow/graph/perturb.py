@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -18,19 +17,17 @@ def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:
     """Return a copy without the share ``ratio`` of its undirected edges, drawn at random.
 
     Both directions of an edge, and its duplicates, go together; self-loops count as none and stay.
-    What other attributes the edges have goes with them.
 
     Shapes:
         edge_index [2, E] -> [2, E']
     """
-    generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
-    edges = _keys(data.edge_index[0], data.edge_index[1], num_nodes)  # [E]
-    known = _edges(data)  # [M]
+    generator, known = _generator(ratio, seed), _edge_keys(data)
     gone = round(ratio * len(known))
     if gone and gone == len(known):
-        raise InputError(f"deleting edges must leave one at least; got {gone} of {len(known)}")
+        raise InputError(f"Deleting {gone} of {len(known)} edges leaves none. Lower the ratio.")
     drawn = torch.randperm(len(known), generator=generator)[:gone]
-    return _with_edges(data, ~torch.isin(edges, known[drawn]))
+    u, v = data.edge_index
+    return _with_edges(data, ~torch.isin(_keys(u, v, int(data.num_nodes)), known[drawn]))
 
 
 def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
@@ -43,13 +40,12 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
         edge_index [2, E] -> [2, E + 2 * round(ratio * M)]
     """
     generator, num_nodes = _generator(ratio, seed, below=math.inf), int(data.num_nodes)
-    known = _edges(data)
-    wanted = round(ratio * len(known))
-    pairs = num_nodes * (num_nodes - 1) // 2
+    known = _edge_keys(data)
+    wanted, pairs = round(ratio * len(known)), num_nodes * (num_nodes - 1) // 2
     if 2 * (len(known) + wanted) > pairs and wanted:
         raise InputError(
-            f"edges can be added while at most half of the {pairs} pairs of nodes are joined; "
-            f"got {len(known)} edges and {wanted} more"
+            f"{len(known)} edges and {wanted} more would join over half of the {pairs} pairs of "
+            "nodes. Lower the ratio."
         )
     new = known.new_empty(0)
     while len(new) < wanted:
@@ -57,11 +53,10 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
         u, v = torch.randint(num_nodes, (2, draws), generator=generator)
         keys = _keys(u, v, num_nodes)[u != v]
         new = torch.cat([new, keys[~torch.isin(keys, known)]])
-        first = np.unique(new.numpy(), return_index=True)[1]  # each once, in the order they came
-        new = new[torch.from_numpy(np.sort(first))]
+        new = torch.tensor(list(dict.fromkeys(new.tolist())))  # each once, in the order they came
     low, high = new[:wanted] // num_nodes, new[:wanted] % num_nodes
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])])
-    changed = _with_edges(data, None)
+    changed = _with_edges(data, torch.ones(data.edge_index.shape[1], dtype=torch.bool))
     changed.edge_index = torch.cat([changed.edge_index, both], dim=1)
     weight = changed.get("edge_weight")
     if weight is not None:
@@ -104,20 +99,18 @@ def _keys(u: Tensor, v: Tensor, num_nodes: int) -> Tensor:
     return torch.minimum(u, v) * num_nodes + torch.maximum(u, v)
 
 
-def _edges(data: Data) -> Tensor:
+def _edge_keys(data: Data) -> Tensor:
     """Each undirected edge once, self-loops left out, as a sorted number: [M]."""
-    num_nodes = int(data.num_nodes)
-    low, high, _ = undirected_edges(data.edge_index, None, num_nodes)
-    return low.long() * num_nodes + high
+    low, high, _ = undirected_edges(data.edge_index, None, int(data.num_nodes))
+    return low.long() * int(data.num_nodes) + high
 
 
-def _with_edges(data: Data, kept: Tensor | None) -> Data:
-    """A copy with these edges only, or all; of their attributes, beside the weight, none."""
+def _with_edges(data: Data, kept: Tensor) -> Data:
+    """A copy with the ``kept`` edges [E] of bool and their weights; other attributes go."""
     changed = data.clone()
     for name in [name for name in data.keys() if data.is_edge_attr(name)]:  # noqa: SIM118
         if name in ("edge_index", "edge_weight"):
-            if kept is not None:
-                changed[name] = data[name][..., kept]
+            changed[name] = data[name][..., kept]
         else:
             del changed[name]
     for name in MADE:

@@ -6,11 +6,6 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, rate
 from graphglow.errors import InputError
-from graphglow.graph.graph import Graph, undirected_edges
-from graphglow.graph.split import split_in_parts
-
-SCALE_HOMOPHILY = 0.8
-SCALE_NOISE = 3.0
 
 
 def synthetic_graph(
@@ -41,7 +36,17 @@ def synthetic_graph(
     Shapes:
         x [N, D], y [N], edge_index [2, 2 E] with both directions of each edge
     """
-    num_edges = _check_sizes(num_nodes, num_classes, num_features, average_degree)
+    at_least("num_classes", num_classes, 2)
+    at_least("num_features", num_features, 1)
+    if num_nodes < 2 * num_classes:
+        least = 2 * num_classes
+        raise InputError(f"num_nodes must be at least two per class ({least}); got {num_nodes}")
+    if not 2 <= num_nodes * average_degree <= num_nodes * (num_nodes - 1):
+        raise InputError(
+            f"average_degree must give at least one edge and be below the number of nodes "
+            f"({num_nodes}); got {average_degree}"
+        )
+    num_edges = round(num_nodes * average_degree / 2)
     in_unit_interval("homophily", homophily)
     rate("feature_noise", feature_noise)
     within, across = _edge_counts(num_nodes, num_classes, num_edges, homophily)
@@ -85,20 +90,6 @@ def _pairs(
     return torch.stack([keys // num_nodes, keys % num_nodes])
 
 
-def _check_sizes(nodes: int, classes: int, features: int, degree: float) -> int:
-    """Refuse sizes that no random graph of this package can have; else the number of edges."""
-    at_least("num_classes", classes, 2)
-    at_least("num_features", features, 1)
-    if nodes < 2 * classes:
-        raise InputError(f"num_nodes must be at least two per class ({2 * classes}); got {nodes}")
-    if not 2 <= nodes * degree <= nodes * (nodes - 1):
-        raise InputError(
-            f"average_degree must give at least one edge and be below the number of nodes "
-            f"({nodes}); got {degree}"
-        )
-    return round(nodes * degree / 2)
-
-
 def _edge_counts(
     num_nodes: int, num_classes: int, num_edges: int, homophily: float
 ) -> tuple[int, int]:
@@ -115,77 +106,3 @@ def _edge_counts(
             f"({pairs_within}, {pairs_across}); got {within} and {across} edges"
         )
     return within, across
-
-
-def scale_graph(
-    *,
-    num_nodes: int,
-    average_degree: float = 20.0,
-    num_features: int = 32,
-    num_classes: int = 5,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-) -> Graph:
-    """Draw a graph like :func:`synthetic_graph`'s, ready to train on, without touching the host.
-
-    What differs, for speed and memory: node u has class ``u mod C``; the ends of an edge are drawn
-    independently, so the few duplicates and self-loops among ``N * average_degree / 2`` draws are
-    lost, and homophily (0.8) holds in expectation only. Time and memory are O(N D + E).
-
-    The noise of the features has standard deviation 3. The seed fixes everything on one kind of
-    ``device``, where the graph is drawn and stays.
-
-    Shapes:
-        x [N, D] dense float32; adj [N, N] with N + 2 E entries
-    """
-    num_edges = _check_sizes(num_nodes, num_classes, num_features, average_degree)
-    generator = torch.Generator(device).manual_seed(seed)
-    x = _scale_features(num_nodes, num_features, num_classes, generator)
-    edges = _scale_edges(num_nodes, num_edges, num_classes, generator)
-    order = torch.randperm(num_nodes, generator=generator, device=device)
-    train, val, test = split_in_parts(order)
-    low, high, _ = undirected_edges(edges, None, num_nodes)
-    graph = Graph(
-        name=f"scale-{num_nodes}",
-        raw_x=x,
-        low=low,
-        high=high,
-        weight=None,
-        y=torch.arange(num_nodes, device=device) % num_classes,
-        train=train,
-        val=val,
-        test=test,
-        num_classes=num_classes,
-    )
-    vars(graph)["x"] = x  # of unit length as drawn
-    return graph
-
-
-def _scale_features(
-    num_nodes: int, width: int, num_classes: int, generator: torch.Generator
-) -> Tensor:
-    """Centroid plus noise, scaled to unit length in place: [N, D]."""
-    device = generator.device
-    centroid = torch.randn(num_classes, width, generator=generator, device=device)
-    x = torch.randn(num_nodes, width, generator=generator, device=device)
-    x *= SCALE_NOISE
-    whole = num_nodes - num_nodes % num_classes
-    x[:whole].view(-1, num_classes, width).add_(centroid)  # no [N, D] of centroids
-    x[whole:] += centroid[: num_nodes - whole]
-    x /= torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_min_(1e-12)
-    return x
-
-
-def _scale_edges(
-    num_nodes: int, num_edges: int, num_classes: int, generator: torch.Generator
-) -> Tensor:
-    """Pairs of nodes, within a class with probability :data:`SCALE_HOMOPHILY`: [2, E]."""
-    device = generator.device
-    edges = torch.randint(num_nodes, (2, num_edges), generator=generator, device=device)
-    u, v = edges
-    shift = torch.randint(1, num_classes, (num_edges,), generator=generator, device=device)
-    shift[torch.rand(num_edges, generator=generator, device=device) < SCALE_HOMOPHILY] = 0
-    v -= v % num_classes  # v's block of one node per class; then the node of the class wanted
-    v += shift.add_(u).remainder_(num_classes)
-    v -= num_classes * (v >= num_nodes)  # the last block may be incomplete
-    return edges

@@ -2,22 +2,15 @@
 
 ``nodes``: an id column, a label column, optionally ``split`` (``train``, ``val``, ``test`` or
 blank), called as in ``NAMES``; all other columns are features. ``edges``: two ends and optionally
-``weight``. Without an edges table the check builds a kNN graph.
+``weight``. No column is guessed by its place, except that the two columns of an edges table (beside
+``weight``) can only be its ends.
 
-No column is guessed by its place: a wrong guess would be a wrong graph without a word. The one
-exception is a table of edges with two columns and perhaps ``weight``: it can mean nothing else.
-The rows of a DataFrame without edges need no ids: they are then known by their number.
-
-Nodes that come after training are read with the ids and the encoding of the graph, which
-``data.feature_columns`` keeps: ``["columns"]`` as :mod:`graphglow.graph.features` made them and
-``["chosen"]``, which columns the user had named as what.
+``data.feature_columns`` keeps what reading new nodes needs: ``["columns"]`` as
+:mod:`graphglow.graph.features` encoded them and ``["chosen"]``, the columns the user had named.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +19,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest, warn
 from graphglow.graph.check import LARGEST_WEIGHT
 from graphglow.graph.features import (
     encode_alike,
@@ -35,7 +28,7 @@ from graphglow.graph.features import (
     numbers_of,
     text_of,
 )
-from graphglow.graph.files import note, one_sentence
+from graphglow.graph.files import one_sentence
 from graphglow.graph.split import SPLITS
 from graphglow.graph.table_file import Table, find_table, is_frame, is_table_file, open_table
 
@@ -47,17 +40,51 @@ NAMES: dict[str, tuple[str, ...]] = {
     "target": ("target", "to", "dst"),
     "weight": ("weight",),
 }
-"""Role of a column -> what it may be called, in upper or lower case; the first goes before."""
+"""Role of a column -> what it may be called, in any case; of several the first."""
 ENDS = ("source", "target", "weight")
 """Roles of the edges table; the others are of the nodes table."""
-LEAVE_OUT = "leave_out"
+LEAVE_OUT, CATEGORY = "leave_out", "category"
+LISTS = (LEAVE_OUT, CATEGORY)
+"""Roles of any number of columns: not read; read as text, and never as numbers."""
 Columns = Mapping[str, str | Sequence[str]]
-"""Role -> name of the column; ``leave_out`` -> names of columns that are not to be read."""
+"""Role -> name of the column, or, of the roles in ``LISTS``, names."""
 SPLIT_NAMES = {"valid": "val", "validation": "val"}
-LARGEST_LOOKED_AT = 50_000_000
-"""Bytes of tables that are read to say how they could be."""
-HOW_TO_SKIP = "--skip-unknown-edges (in Python skip_unknown_edges=True) leaves such edges out"
-HOW_TO_LEAVE_OUT = '--columns leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
+
+
+class Roles(NamedTuple):
+    """What the user has said of columns."""
+
+    chosen: dict[str, str]
+    leave_out: tuple[str, ...]
+    category: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: Columns | None, known: Sequence[str] = tuple(NAMES)) -> "Roles":
+        """Check ``columns``; ``known`` are the roles of one column that the source has."""
+        if not isinstance(columns, Mapping | None):
+            raise InputError(
+                f"columns is {columns!r:.60}. Map roles to names, as "
+                '{"id": "person", "leave_out": ["phone"]}.'
+            )
+        given = dict(columns or {})
+        for role, name in (columns or {}).items():
+            right = Sequence if role in LISTS else str  # of text
+            if role not in (*known, *LISTS) or not isinstance(name, right):
+                raise InputError(
+                    f"columns has {role!r}: {name!r}. Name one column for some of "
+                    f"{', '.join(known)}, or any number for {' and '.join(LISTS)}."
+                )
+        lists = [given.pop(role, ()) for role in LISTS]
+        listed = [(names,) if isinstance(names, str) else tuple(names) for names in lists]
+        for place, tables in enumerate((ENDS, [role for role in NAMES if role not in ENDS])):
+            names = [given[role] for role in tables if role in given]
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                table = ("edges", "nodes")[place]
+                raise InputError(
+                    f"columns gives {twice[0]!r} of the {table} table two roles. Choose one."
+                )
+        return cls({str(role): str(name) for role, name in given.items()}, *listed)
 
 
 def read_tables(
@@ -73,60 +100,46 @@ def read_tables(
     Each is a path or a DataFrame; a folder with ``nodes.csv`` and the like has both. The settings
     are those of :func:`~graphglow.graph.load.load_graph`.
     """
-    roles, left_out = _checked_roles(columns)
+    roles = Roles.of(columns)
+    node_table, edge_table = _open_tables(nodes, edges, roles.chosen)
+    if node_table is None:
+        assert edge_table is not None
+        node_table = _ends_as_nodes(edge_table, roles.chosen, need_labels=need_labels)
+    everywhere = node_table.columns + ([] if edge_table is None else edge_table.columns)
+    for name in (*roles.leave_out, *roles.category):
+        if name not in everywhere:
+            raise _missing(f"column {name!r}, which columns names", node_table, name)
+    data, ids = _read_nodes(node_table.without(roles.leave_out), roles, need_labels)
+    if edge_table is not None:
+        data.edge_index, weight = _read_edges(
+            edge_table.without(roles.leave_out), ids, roles.chosen, skip_unknown_edges
+        )
+        if weight is not None:
+            data.edge_weight = weight
+    return data
+
+
+def _open_tables(
+    nodes: Any, edges: Any, chosen: Mapping[str, str]
+) -> tuple[Table | None, Table | None]:
+    """The tables of nodes and of edges; one may be absent."""
     if isinstance(nodes, Path) and edges is None and nodes.is_dir():
         node_table, edge_table = find_table(nodes, "nodes"), find_table(nodes, "edges")
         others = [p for p in nodes.iterdir() if is_table_file(p) and p.name[:5].lower() != "edges"]
         if node_table is None and (edge_table is None or others):
-            raise _other_names(nodes)
-    else:
-        node_table, edge_table = open_table(nodes), None if edges is None else open_table(edges)
-        if edge_table is None and _is_of_edges(node_table, roles):
-            node_table, edge_table = None, node_table
-        elif edge_table is None and is_frame(nodes) and _find("id", node_table, roles) is None:
-            note(f"{node_table.what} has no id column: a node's id is the number of its row")
-            node_table = open_table(nodes.assign(id=range(len(nodes))))
-    if node_table is None:
-        assert edge_table is not None
-        node_table = _ends_as_nodes(edge_table, roles, need_labels=need_labels)
-    problems: list[str] = []
-
-    def found(find: Callable[..., Any], *given: Any) -> Any:
-        try:
-            return find(*given, roles)
-        except InputError as error:  # said with all others
-            problems.append(str(error))
-
-    there = node_table.columns + ([] if edge_table is None else edge_table.columns)
-    for name in left_out:
-        if name not in there:
-            rule = f"the column {name!r}, which is to be left out"
-            if "," in name:
-                several = " ".join(f"{LEAVE_OUT}={one}" for one in name.split(","))
-                rule += f" (several are --columns {several})"
-            problems.append(str(_missing(rule, node_table, there, name)))
-    table = _without(node_table, left_out)
-    known = [
-        found(_need, "id", table),
-        found(_need if need_labels else _find, "label", table),
-        found(_find, "split", table),
-    ]
-    if edge_table is not None:
-        edge_table = _without(edge_table, left_out)
-        ends, weight = found(_need_ends, edge_table), found(_find, "weight", edge_table)
-    if problems:
-        raise InputError("; ".join(problems))
-    data, ids = _read_nodes(table, known)
-    if roles:
-        data.feature_columns["chosen"] = roles
-    if edge_table is not None:
-        whose = "nodes of the nodes table"
-        data.edge_index, weights = _read_edges(
-            edge_table, ids, ends, weight, whose, skip_unknown_edges
-        )
-        if weights is not None:
-            data.edge_weight = weights
-    return data
+            names = ", ".join(sorted(p.name for p in nodes.iterdir() if p.name[0] != ".")[:10])
+            raise InputError(
+                f"{nodes} has no nodes.csv or nodes.parquet, but {names or 'nothing'}. Name the "
+                "tables: --target NODES+EDGES, or NODES alone."
+            )
+        return node_table, edge_table
+    first, second = open_table(nodes), None if edges is None else open_table(edges)
+    if second is None and _is_of_edges(first, chosen):
+        return None, first
+    if second is None and is_frame(nodes) and _find("id", first, chosen) is None:
+        warn(f"{first.what} has no id column: a node's id is the number of its row")
+        first = open_table(nodes.assign(id=range(len(nodes))))
+    return first, second
 
 
 def _is_of_edges(table: Table, chosen: Mapping[str, str]) -> bool:
@@ -144,85 +157,21 @@ def _ends_as_nodes(edges: Table, chosen: Mapping[str, str], *, need_labels: bool
 
     if need_labels:
         raise InputError(
-            f"labels must be there to learn from; got {edges.what}, edges alone, which audit and "
-            "refine read as they are (with a table of nodes, its columns id and label: --target "
-            "NODES.csv+EDGES.csv)"
+            f"{edges.what} has edges alone, and no labels to learn from. audit and refine read it "
+            "as it is; with a table of nodes that has an id and a label, give --target "
+            "NODES.csv+EDGES.csv."
         )
-    ends = _need_ends(edges, chosen)
-    found = edges.frame(ends, text=ends)
-    ids = pd.concat([text_of(found[name]) for name in ends]).drop_duplicates()
+    ends = _ends(edges, chosen)
+    frame = edges.read(ends, ends)
+    ids = pd.concat([text_of(frame[name]) for name in ends]).drop_duplicates()
     return open_table(pd.DataFrame({chosen.get("id", "id"): ids[ids != ""]}))
-
-
-def _other_names(folder: Path) -> InputError:
-    """What to say of a folder without a nodes table: what is there, and how to read that."""
-    paths = sorted(path for path in folder.iterdir() if path.name[0] != ".")
-    files = [path for path in paths if is_table_file(path)]
-    names = ", ".join(path.name for path in (files or paths)[:10]) or "nothing"
-    advice = f"; --target {files[0]} reads that one" if len(files) == 1 else ""
-    if len(files) > 1:
-        advice = "; --target NODES+EDGES reads two of them, nodes first"
-    if len(files) == 2 and sum(path.stat().st_size for path in files) < LARGEST_LOOKED_AT:
-        with suppress(InputError):  # of a table that cannot be read
-            found = [_as_edges(*two) for two in (files, files[::-1])]
-            advice = next((f"; {said} reads them" for said in found if said), advice)
-    rule = "a graph folder must hold nodes.csv or nodes.parquet, and edges.csv or edges.parquet"
-    return InputError(f"{rule}; got {folder} with {names}{advice}")
-
-
-def _as_edges(nodes: Path, edges: Path) -> str | None:
-    """How to read ``edges`` as edges between ``nodes``, if two columns hold ids of these."""
-    tables = [open_table(path) for path in (nodes, edges)]
-    known, pairs = (table.frame(table.columns, text=table.columns).fillna("") for table in tables)
-    for own in (name for name in known if known[name].is_unique):
-        ends = [name for name in pairs if pairs[name].isin(known[own]).all()]
-        if len(ends) == 2:
-            label = "" if {*NAMES["label"]} & {n.lower() for n in known} else " label=NAME"
-            roles = f"id={own}{label} source={ends[0]} target={ends[1]}"
-            return f"--target {nodes}+{edges} --columns {roles}"
-    return None
-
-
-def check_columns(columns: object) -> None:
-    """Raise unless roles are mapped to names; which roles there are depends on the source."""
-    away = columns.get(LEAVE_OUT, "") if isinstance(columns, Mapping) else ""
-    if not isinstance(columns, Mapping | None) or not isinstance(away, str | Sequence):
-        raise InputError(
-            'columns must map roles to names, as {"id": "person", "leave_out": ["phone"]}; got '
-            f"{columns!r:.60}"
-        )
-
-
-def _checked_roles(columns: Columns | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The name of the column for each role that ``columns`` gives, and those to be left out."""
-    roles = dict(columns or {})
-    left_out = roles.pop(LEAVE_OUT, None) or ()
-    for role, name in roles.items():
-        if role not in NAMES or not isinstance(name, str):
-            raise InputError(
-                f"columns must give names to some of {', '.join(NAMES)}, or name those to "
-                f"{LEAVE_OUT}; got {role!r}: {name!r}"
-            )
-    chosen = {role: str(name) for role, name in roles.items()}
-    for role, other in combinations(chosen, 2):
-        if chosen[role] == chosen[other] and (role in ENDS) == (other in ENDS):
-            raise InputError(
-                f"columns must name a column for one role only; got {chosen[role]!r} as {role} and "
-                f"{other}"
-            )
-    return chosen, (left_out,) if isinstance(left_out, str) else tuple(left_out)
-
-
-def _without(table: Table, left_out: Sequence[str]) -> Table:
-    return table._replace(columns=[name for name in table.columns if name not in left_out])
 
 
 def _find(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
     """The column of that role, if there is one; an error if there are several."""
     if role in chosen:
         if chosen[role] not in table.columns:
-            rule = f"the column {chosen[role]!r}, chosen as {role}"
-            raise _missing(rule, table, table.columns, chosen[role])
+            raise _missing(f"column {chosen[role]!r}, chosen as {role}", table, chosen[role])
         return chosen[role]
     taken = [name for other, name in chosen.items() if (other in ENDS) == (role in ENDS)]
     found = [name for name in table.columns if name.lower() in NAMES[role] and name not in taken]
@@ -230,37 +179,35 @@ def _find(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
         found = sorted(found, key=lambda name: NAMES["id"].index(name.lower()))[:1]
     if len(found) > 1:
         raise InputError(
-            f"{table.what} must have one {role} column, called {', '.join(NAMES[role])}; got "
-            f"{' and '.join(found)}"
+            f"{table.what} has {' and '.join(found)}, which may both be the {role}. Say which: "
+            f"--columns {role}={found[0]}."
         )
-    if not found and role in ("split", "weight"):
-        lower = {name.lower(): name for name in table.columns}
-        for name in difflib.get_close_matches(role, lower, n=1, cutoff=0.8):
-            note(
-                f"column {lower[name]!r} of {table.what} is not read as the {role}; call it {role} "
-                "if it is meant so"
-            )
+    if not found and role in ("split", "weight") and (near := nearest(role, table.columns, 0.8)):
+        warn(f"{table.what} has no {role} column{near}; call it {role} if it is meant so")
     return found[0] if found else None
 
 
 def _need(role: str, table: Table, chosen: Mapping[str, str]) -> str:
-    """The column of that role, or one sentence that says what it may be called."""
+    """The column of that role, or what it may be called."""
     name = _find(role, table, chosen)
     if name is None:
-        why = ", what is to be predicted, blank where unknown" if role == "label" else ""
-        rule = (
-            f"{'an' if role == 'id' else 'a'} {role} column, called {', '.join(NAMES[role])}{why}"
-        )
         raise _missing(
-            f'{rule} (--columns {role}=NAME, in Python columns={{"{role}": "NAME"}}, says which)',
-            table,
-            table.columns,
-            *NAMES[role],
+            f"{role} column, called {', '.join(NAMES[role])}", table, *NAMES[role], role=role
         )
     return name
 
 
-def _need_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
+def _missing(what: str, table: Table, *wanted: str, role: str | None = None) -> InputError:
+    """An error about a column that is not there: which are, and which has a name most like it."""
+    names = table.columns
+    near = [found for name in wanted if (found := nearest(name, names, 0.65))]
+    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    text = f"{table.what} has no {what}; it has {listed or 'none'}{near[0] if near else ''}."
+    how = f' Say which: --columns {role}=NAME (in Python columns={{"{role}": "NAME"}}).'
+    return InputError(text + (how if role else ""))
+
+
+def _ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
     """The two ends of an edge: ``source`` goes with ``target``, ``from`` with ``to``, and so on."""
     if "source" in chosen or "target" in chosen:
         return [_need(role, table, chosen) for role in ("source", "target")]
@@ -271,37 +218,33 @@ def _need_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
             return [lower[name] for name in pair]
     others = [name for name in others if name.lower() != "weight" or "weight" in chosen]
     if len(others) != 2:
-        rule = (
-            "the columns source and target (--columns source=NAME target=NAME, in Python "
-            'columns={"source": "NAME", "target": "NAME"}, says which)'
+        listed = ", ".join(table.columns[:20])
+        raise InputError(
+            f"{table.what} has no columns source and target; it has {listed}"
+            f"{nearest('source', table.columns, 0.65)}. Say which: --columns source=NAME "
+            'target=NAME (in Python columns={"source": "NAME", "target": "NAME"}).'
         )
-        raise _missing(rule, table, table.columns, "source", "target")
     return others
 
 
-def _missing(rule: str, table: Table, columns: Sequence[str], *wanted: str) -> InputError:
-    """What to say of a column that is not there: which are, and which has a name most like it."""
-    text = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-    lower = {name.lower(): name for name in columns}
-    near = [m for name in wanted for m in difflib.get_close_matches(name.lower(), lower, 1, 0.65)]
-    hint = f" (nearest: {lower[near[0]]!r})" if near else ""
-    return InputError(f"{table.what} must have {rule}; got {text or 'none'}{hint}")
-
-
-def _read_nodes(table: Table, columns: Sequence[str | None]) -> tuple[Data, Any]:
-    """Read nodes, whose ids, labels and split are in these columns: a graph, and ids as text."""
-    known = [name for name in columns if name is not None]
-    id_column, (_, label, split) = known[0], columns
-    frame = table.frame(table.columns, text=known)
-    ids = _checked_ids(frame[id_column], table.what)
+def _read_nodes(table: Table, roles: Roles, need_labels: bool) -> tuple[Data, Any]:
+    """Read nodes: a graph, and their ids as text in a pandas Index."""
+    known = {role: _find(role, table, roles.chosen) for role in ("id", "label", "split")}
+    for role in ("id", "label") if need_labels else ("id",):
+        known[role] = _need(role, table, roles.chosen)
+    text = [name for name in (*known.values(), *roles.category) if name in table.columns]
+    frame = table.read(table.columns, list(dict.fromkeys(text)))
+    ids = _checked_ids(frame[known["id"]], table.what)
     data = Data(y=torch.full((len(ids),), -1), node_id=own_ids(ids))
-    if label is not None:
-        where = f"column {label!r} of {table.what}"
-        data.y, data.class_names = encode_labels(frame[label], where)
-    if split is not None:
+    if (label := known["label"]) is not None:
+        data.y, data.class_names = encode_labels(frame[label], f"column {label!r} of {table.what}")
+    if (split := known["split"]) is not None:
         add_masks(data, frame[split], f"column {split!r} of {table.what}")
-    data.x, made = encode_columns(frame.drop(columns=known), table.what)
-    data.feature_columns = {"columns": made}
+    features = frame.drop(columns=[name for name in known.values() if name is not None])
+    data.x, columns = encode_columns(features, table.what, roles.category)
+    data.feature_columns = {"columns": columns}
+    if roles.chosen:
+        data.feature_columns["chosen"] = roles.chosen
     return data, ids
 
 
@@ -310,11 +253,15 @@ def _checked_ids(column: Any, what: str, old: Sequence[str] = ()) -> Any:
     import pandas as pd
 
     ids, where = text_of(column), f"column {column.name!r} of {what}"
-    if (ids == "").any():
-        raise InputError(f"{where} must have an id in every row; got a blank")
-    for rule, bad in (("unique ids", ids.duplicated()), ("ids that are new", ids.isin(old))):
+    rules = (
+        ("a blank for an id", "Give every row one", ids == ""),
+        ("an id twice", "Give each node one row", ids.duplicated()),
+        ("the id of an old node", "Give new nodes new ids", ids.isin(old)),
+    )
+    for problem, remedy, bad in rules:
         if bad.any():
-            raise InputError(f"{where} must have {rule}; got {ids[bad].iloc[0]!r:.80}")
+            got = ids[bad].iloc[0]
+            raise InputError(f"{where} has {problem} ({got!r:.80}). {remedy}.")
     return pd.Index(ids, dtype=object)
 
 
@@ -330,71 +277,64 @@ def add_masks(data: Data, split: Any, where: str) -> None:
     names = text_of(split).str.lower().replace(SPLIT_NAMES)
     other = names[~names.isin([*SPLITS, ""])]
     if len(other):
-        raise InputError(f"{where} must be train, val, test or blank; got {other.iloc[0]!r:.80}")
+        raise InputError(f"{where} has {other.iloc[0]!r:.80}. Write train, val, test or a blank.")
     for name in SPLITS:
         data[f"{name}_mask"] = torch.from_numpy((names == name).to_numpy(bool).copy())
 
 
 def _read_edges(
-    table: Table,
-    ids: Any,
-    ends: list[str],
-    weight: str | None,
-    whose: str,
-    skip: bool,
-    num_old: int = 0,
+    table: Table, ids: Any, chosen: Mapping[str, str], skip_unknown: bool, num_old: int = 0
 ) -> tuple[Tensor, Tensor | None]:
-    """Read edges between ``ids``, as text in a pandas Index: [2, E], and weights [E] or None.
+    """Read edges between ``ids``, text in a pandas Index: [2, E], and weights [E] or None.
 
-    ``whose`` names these nodes in errors; of the first ``num_old`` an edge may have one end only.
+    Of the first ``num_old`` ids an edge may have one end only.
     """
     import pandas as pd
 
+    ends, weight = _ends(table, chosen), _find("weight", table, chosen)
     usual = {*NAMES["source"], *NAMES["target"]}
     if all(name in ids and name.lower() not in usual for name in ends):
         raise InputError(
-            f"{table.what} must start with a header such as source,target; got the edge "
-            f"{', '.join(ends)}"
+            f"{table.what} starts with the edge {', '.join(ends)}. Add a header: source,target."
         )
-    numbers = own_ids(ids)  # whole numbers are looked up as such: text takes much more memory
-    whole = len(numbers) > 0 and type(numbers[0]) is int
-    frame = table.frame([*ends, *([weight] if weight else [])], [] if whole else ends)
+    frame = table.read([*ends, *([weight] if weight else [])], ends)
     found = np.empty((2, len(frame)), np.int64)
     for end, name in enumerate(ends):
-        if whole and pd.api.types.is_integer_dtype(frame[name]):
-            found[end] = pd.Index(numbers, dtype=np.int64).get_indexer(frame[name])
-        else:
-            found[end] = ids.get_indexer(text_of(frame[name]))
+        codes, values = pd.factorize(frame[name])  # each different end is looked up once
+        place = ids.get_indexer(text_of(pd.Series(values)))
+        found[end] = np.append(place, -1)[codes]
     unknown = (found < 0).any(axis=0)
     if unknown.any():
         first = int(unknown.argmax())
-        name = ends[int((found[:, first] < 0).argmax())]
-        value, count = text_of(frame[name].iloc[[first]]).iloc[0], int(unknown.sum())
-        got = f"{value!r:.80}" if value else "a blank"
-        if not skip:
-            more = f", and {count - 1} more such rows" if count > 1 else ""
-            raise InputError(
-                f"column {name!r} of {table.what} must name {whose}; got {got}{more}; {HOW_TO_SKIP}"
-            )
-        if unknown.all() and not num_old:
-            raise InputError(f"{table.what} must have an edge between {whose}; got {got} and such")
-        note(
-            f"{count} of {len(frame)} edges of {table.what} are left out: they must name {whose}; "
-            f"got {got}"
+        name, count = ends[int((found[:, first] < 0).argmax())], int(unknown.sum())
+        got = text_of(frame[name].iloc[[first]]).iloc[0]
+        problem = (
+            f"{count} of {len(frame)} edges of {table.what} name an id that no node has, such as "
+            f"{got!r:.80} in column {name!r}"
         )
+        if not skip_unknown or (unknown.all() and not num_old):
+            raise InputError(
+                f"{problem}. Add these nodes, or leave such edges out: --skip-unknown-edges (in "
+                "Python skip_unknown_edges=True)."
+            )
+        warn(f"{problem}; these edges are left out")
         frame, found = frame[~unknown], found[:, ~unknown]
     between = (found < num_old).all(axis=0)
     if between.any():
         pair = " - ".join(map(str, frame.loc[between, ends].iloc[0]))
-        raise InputError(f"each edge of {table.what} must have a new end; got {pair}")
+        raise InputError(
+            f"{table.what} has the edge {pair} between two old nodes. Keep those with a new end."
+        )
     if weight is None:
         return torch.from_numpy(found), None
-    where = f"column {weight!r} of {table.what}"
-    values = numbers_of(frame[weight], where)
+    values = numbers_of(frame[weight], table.what)
     bad = values[~((values >= 0) & (values <= LARGEST_WEIGHT))]  # NaN, a blank, is neither
     if len(bad):
         got = "a blank" if np.isnan(bad[0]) else f"{bad[0]:g}"
-        raise InputError(f"{where} must be numbers from 0 to {LARGEST_WEIGHT:g}; got {got}")
+        raise InputError(
+            f"Column {weight!r} of {table.what} has {got}. Write weights from 0 to "
+            f"{LARGEST_WEIGHT:g}."
+        )
     return torch.from_numpy(found), torch.from_numpy(values.astype(np.float32))
 
 
@@ -422,56 +362,53 @@ def read_new_nodes(
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Names of columns may differ from those of training in case. A graph that did not come from
-    tables has one column of numbers per feature, in order, where a blank is 0. ``data`` is the
-    graph of training; the others are those of ``TransferResult.predict_new_tables``.
+    tables has one column of numbers per feature, in order. ``data`` is the graph of training; the
+    others are those of ``TransferResult.predict_new_tables``.
     """
     import pandas as pd
 
-    check_columns(columns)
-    roles, left_out = _checked_roles(columns)
-    table, told = _without(open_table(nodes), left_out), data.get("feature_columns")
-    with one_sentence("feature_columns of the graph must say how its table became features"):
-        before = {} if told is None else dict(told.get("chosen", {}))
-        chosen = _as_called_here(before, table) | roles
+    roles, stored = Roles.of(columns), data.get("feature_columns")
+    table = open_table(nodes).without(roles.leave_out)
+    with one_sentence("feature_columns of the graph do not say how its table became features"):
+        before = {} if stored is None else dict(stored.get("chosen", {}))
+        chosen = _in_any_case(before, table) | roles.chosen
         id_column = _need("id", table, chosen)
-        made = _plain_columns(table, chosen, data) if told is None else told["columns"]
-        here = _as_called_here({facts["name"]: facts["name"] for facts in made}, table)
-        for facts in made:
-            if facts["name"] not in here:
-                rule = f"every column of training, one called {facts['name']!r} too"
-                raise _missing(rule, table, table.columns, facts["name"])
-        text = [here[facts["name"]] for facts in made if "categories" in facts]
-        frame = table.frame(table.columns, text=[id_column, *text])
-        x = encode_alike(frame, made, list(here.values()), table.what)
+        encoded = _plain_columns(table, chosen, data) if stored is None else stored["columns"]
+        names = _in_any_case({facts["name"]: facts["name"] for facts in encoded}, table)
+        for facts in encoded:
+            if facts["name"] not in names:
+                raise _missing(f"column {facts['name']!r}, as training had", table, facts["name"])
+        text = [names[facts["name"]] for facts in encoded if "categories" in facts]
+        frame = table.read(table.columns, [id_column, *text])
+        x = encode_alike(frame, encoded, list(names.values()), table.what)
     old = [str(own) for own in data.get("node_id", range(len(data.y)))]
     ids = _checked_ids(frame[id_column], table.what, old)
     if edges is None:
         return NewNodes(x, None, None, list(ids))
-    joined = _without(open_table(edges), left_out)
-    chosen = _as_called_here(before, joined) | roles
-    everyone, whose = pd.Index([*old, *ids], dtype=object), "old or new nodes"
-    ends, weight = _need_ends(joined, chosen), _find("weight", joined, chosen)
-    found = _read_edges(joined, everyone, ends, weight, whose, skip_unknown_edges, len(old))
+    joined = open_table(edges).without(roles.leave_out)
+    chosen = _in_any_case(before, joined) | roles.chosen
+    everyone = pd.Index([*old, *ids], dtype=object)
+    found = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
     return NewNodes(x, *found, list(ids))
 
 
-def _as_called_here(names: Mapping[str, str], table: Table) -> dict[str, str]:
-    """Columns of training by their names in ``table``, as far as they are here, in any case."""
-    here = {}
-    for key, name in names.items():
-        alike = [own for own in table.columns if own.strip().lower() == name.strip().lower()]
-        if name in alike or len(alike) == 1:
-            here[key] = name if name in alike else alike[0]
-    return here
+def _in_any_case(names: Mapping[str, str], table: Table) -> dict[str, str]:
+    """The names of columns as ``table`` writes them, of those that it has."""
+    lower = {name.lower(): name for name in table.columns}
+    return {
+        key: name if name in table.columns else lower[name.lower()]
+        for key, name in names.items()
+        if name.lower() in lower
+    }
 
 
 def _plain_columns(table: Table, chosen: Mapping[str, str], data: Data) -> list[dict[str, Any]]:
-    """Of a graph that did not come from tables: each column is a feature as it is."""
+    """How columns are encoded of a graph that did not come from tables: as they are, in order."""
     known = {_find(role, table, chosen) for role in ("id", "label", "split")}
     names = [name for name in table.columns if name not in known]
     if len(names) != data.x.shape[1]:
         raise InputError(
-            f"{table.what} must have an id and the {data.x.shape[1]} features of training, in "
-            f"order; got {len(names)} other columns"
+            f"{table.what} has {len(names)} columns beside the id. Give the {data.x.shape[1]} "
+            "features of training, in order."
         )
     return [{"name": name, "mean": 0.0, "scale": 1.0} for name in names]

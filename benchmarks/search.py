@@ -1,0 +1,170 @@
+"""Search the settings of a method by validation accuracy; Optuna draws them.
+
+    python benchmarks/search.py gcn --targets cora reed98 --trials 40
+    python benchmarks/search.py graphglow --targets reed98 --sources cora citeseer pubmed
+
+Test labels are taken out of the graphs before anything else. The best settings go to
+results/settings.json, the facts of each search to results/search.jsonl. With ``--storage
+sqlite:///trials.db`` several processes share a study, and a rerun goes on up to ``--trials``.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import optuna
+import torch
+from torch_geometric.data import Data
+
+from graphglow import fit, pretrain, transfer
+from graphglow.competitors import METHODS
+from graphglow.competitors.method import HIDDEN, Space
+from graphglow.competitors.variants import OBJECTIVES, PIVOT_SPACE
+from graphglow.errors import InputError
+from graphglow.graph import check_graph
+from graphglow.lab.provenance import provenance
+from graphglow.lab.runs import load_with_split
+from graphglow.lab.settings import config_of, key_of, read_settings
+from graphglow.settings import PaperConfig, PretrainConfig
+from graphglow.storage import append_line, atomic_path
+from marked_page import RESULTS
+
+PRETRAIN_SPACE: Space = {
+    "learner_learning_rate": (0.01, 0.1),
+    "learner.embedding_size": HIDDEN,
+    "learner.num_heads": (4, 6),
+    "objective": OBJECTIVES["objective"],
+    "episodes": (1, 2, 3),
+    "refinements": PIVOT_SPACE["refinements"],
+}
+"""Appendix C: theta's step, its shape (d, H), the weights of its objective (alpha, rho), E and T.
+What is a setting of both parts is searched for the transfer only."""
+TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
+"""Appendix C, what the target's GNN is trained with; its width is the learner's d."""
+BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
+WIDER = {"graphglow-backbone": "graphglow", "random-backbone": "random-theta"}
+"""Lines whose GNN is searched too; the encoder is fixed in exchange."""
+
+
+def blinded(data: Data) -> Data:
+    """Take test nodes, and all labels but those of training and validation, out of a graph."""
+    data = check_graph(data)
+    known = data.train_mask | data.val_mask
+    return Data(
+        x=data.x,
+        edge_index=data.edge_index,
+        y=torch.where(known, data.y, -1),
+        train_mask=data.train_mask,
+        val_mask=data.val_mask,
+        test_mask=torch.zeros_like(known),
+        name=data.name,
+    )
+
+
+def space_of(method: str) -> dict[str, tuple[Any, ...]]:
+    """Values by name; a dot in a name leads into nested settings."""
+    wider: Space = {**BACKBONES, "encoder": ("gcn",)} if method in WIDER else {}
+    base = WIDER.get(method, method)
+    if base != "graphglow":
+        return {**METHODS[base].space, **wider}
+    space = {f"transfer.{name}": v for name, v in {**TRANSFER_SPACE, **wider}.items()}
+    return space | {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
+
+
+def encoded(value: Any) -> Any:
+    """A value as Optuna stores it: a scalar, or JSON."""
+    value = asdict(value) if is_dataclass(value) else value
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list | tuple) else value
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored values by dotted names as settings in settings: ``a.b`` is ``b`` of ``a``."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        *path, last = name.split(".")
+        inner = out
+        for step in path:
+            inner = inner.setdefault(step, {})
+        is_json = isinstance(value, str) and value.startswith(("{", "["))
+        inner[last] = json.loads(value) if is_json else value
+    return out
+
+
+def score(method: str, target: Data, sources: list[Data], given: Any, args: Any) -> float:
+    """Mean validation accuracy of a trial over its seeds."""
+    runs = [
+        {"seed": s, "patience": args.patience, "device": args.device} for s in range(args.seeds)
+    ]
+    runs = [run | ({"epochs": args.epochs} if args.epochs else {}) for run in runs]
+    base = WIDER.get(method, method)
+    if base != "graphglow":
+        config = METHODS[base].config
+        results = [fit(base, target, config_of(config, given, **run)) for run in runs]
+        return fmean(result.val_accuracy for result in results)
+    encoder = {n: v for n, v in given["transfer"].items() if n == "encoder"}
+    short = {"epochs": args.epochs} if args.epochs else {}
+    before = config_of(PretrainConfig, encoder | given["pretrain"], device=args.device, **short)
+    learner = pretrain(sources, before)
+    configs = [config_of(PaperConfig, given["transfer"], **run) for run in runs]
+    return fmean(transfer(target, learner, config).val_accuracy for config in configs)
+
+
+def search(method: str, target: Data, sources: list[Data], args: Any) -> dict[str, Any]:
+    """The row of a search."""
+    space = {name: [*map(encoded, values)] for name, values in space_of(method).items()}
+
+    def objective(trial: optuna.Trial) -> float:
+        drawn = {name: trial.suggest_categorical(name, values) for name, values in space.items()}
+        return score(method, target, sources, nested(drawn), args)
+
+    names = sorted(source.name for source in sources)
+    study = optuna.create_study(
+        storage=args.storage,
+        study_name=f"{method} on {key_of(target.name, names)}",
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=0, multivariate=True),
+        load_if_exists=True,
+    )
+    left = args.trials - len(study.trials)
+    study.optimize(objective, n_trials=max(0, left), catch=(InputError, MemoryError))
+    return {
+        "experiment": "search", "method": method, "target": target.name, "sources": names or None,
+        "seeds_per_trial": args.seeds, "patience": args.patience, "budget": args.trials,
+        "trials": len(study.trials), "val_accuracy": study.best_value,
+        "settings": nested(study.best_params), "provenance": provenance(),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("method", choices=["graphglow", *WIDER, *METHODS])
+    parser.add_argument("--targets", nargs="+", required=True)
+    parser.add_argument("--sources", nargs="+", default=[])
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--patience", type=int, default=100)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--storage", help="an Optuna URL; in memory by default")
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    path = args.results / "settings.json"
+    for name in args.targets:
+        sources = [blinded(load_with_split(s, args.data_root)) for s in args.sources if s != name]
+        row = search(args.method, blinded(load_with_split(name, args.data_root)), sources, args)
+        tuned: dict[str, Any] = dict(read_settings(path)) if path.exists() else {}
+        new = dict.fromkeys((name, key_of(name, args.sources)), row["settings"])
+        tuned[args.method] = {**tuned.get(args.method, {}), **new}
+        with atomic_path(path, make_folder=True) as temporary:
+            temporary.write_text(json.dumps(tuned, indent=2, sort_keys=True) + "\n")
+        append_line(args.results / "search.jsonl", json.dumps(row))
+        print(f"{args.method} on {name}: {row['val_accuracy']:.3f} {row['settings']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
