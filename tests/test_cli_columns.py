@@ -56,7 +56,9 @@ def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     assert "2 of 40 edges of payments.csv name an id that no node has, such as 'zoe'" in err
     status, out, err = run(*words, *COLUMNS, "--skip-unknown-edges", "--json")
     assert (status, len(err.splitlines())) == (0, 1)
-    assert err.startswith("graphglow: note: 2 of 40 edges of payments.csv name an id that no node has")
+    assert err.startswith(
+        "graphglow: note: 2 of 40 edges of payments.csv name an id that no node has"
+    )
     assert json.loads(out)
 
 
