@@ -91,7 +91,6 @@ def test_a_result_remembers_them(run):
         (["id=person", "id=risk"], "--columns names two columns as id"),
         (["ident=person"], "columns has 'ident': 'person'"),
         (["id=persno"], "people.csv has no column 'persno', chosen as id; it has person"),
-        (["id=person", "label=person"], "columns gives 'person' of the nodes table two roles"),
         (["leave_out=fone"], "people.csv has no column 'fone', which columns names"),
         (["category=fone"], "people.csv has no column 'fone', which columns names"),
     ],
