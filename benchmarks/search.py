@@ -4,8 +4,9 @@
     python benchmarks/search.py graphglow --targets reed98 --sources cora citeseer pubmed
 
 Spaces are those of Appendix C where it says. Test labels are taken out of the graphs before
-anything else. The best settings go to results/settings.json, the facts of each search to results/search.jsonl. With ``--storage
-sqlite:///trials.db`` several processes share a study, and a rerun goes on up to ``--trials``.
+anything else. The best settings go to results/settings.json, the facts of each search to
+results/search.jsonl. With ``--storage sqlite:///trials.db`` several processes share a study, and a
+rerun goes on up to ``--trials``.
 """
 
 import argparse

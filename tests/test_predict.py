@@ -52,13 +52,6 @@ def test_every_node_has_a_class_and_probabilities(found):
     assert "test accuracy" in text
 
 
-def test_the_package_hands_out_the_function_whoever_imports_the_module():
-    import graphglow.predict as module_or_function  # noqa: F401
-
-    assert callable(graphglow.predict)
-    assert graphglow.Prediction.__module__ == "graphglow.predict"
-
-
 @pytest.mark.filterwarnings("ignore:worse")
 def test_refine_hands_back_the_same(found):
     refined = graphglow.refine(found.data, "untrained", device="cpu")
@@ -111,14 +104,16 @@ def test_the_same_seed_gives_the_same(found):
     assert run(found.data, seed=1).seed == 1
 
 
-@pytest.mark.parametrize("missing", ["x", "edge_index", "masks"])
+@pytest.mark.parametrize("missing", ["x", "edge_index", "masks", "variance"])
 def test_what_may_be_absent(missing):
     data = graph(masks=missing != "masks")
-    if missing != "masks":
+    if missing == "variance":
+        data.x = torch.ones(120, 4)
+    elif missing != "masks":
         data[missing] = None
     answer = run(data)
     assert bool(torch.isfinite(answer.probabilities).all())
-    if missing == "x":
+    if missing in ("x", "variance"):
         assert not {"x", "ax"} & set(answer.channels.channel)
 
 

@@ -193,11 +193,15 @@ def test_weights_may_be_a_column_and_weightless_edges_are_none(wine):
     assert graphglow.explain_pair(some, 0, 1, device="cpu").probability > 0
 
 
-def test_a_worse_graph_is_said(wine):
+def test_a_worse_graph_is_said_once(wine, run, tmp_path):
     best = wine.clone()  # edges within classes only: a learner that knows nothing spoils that
     same = wine.y[wine.edge_index[0]] == wine.y[wine.edge_index[1]]
     best.edge_index = wine.edge_index[:, same]
     best.x = torch.randn(wine.x.shape, generator=torch.Generator().manual_seed(0))
+    graphglow.write_graph(best, tmp_path / "best.pt")
+    words = ["--target", tmp_path / "best.pt", "--out", tmp_path / "o.pt", "--device", "cpu"]
+    _, out, err = run("refine", *words, "--learner", "untrained", "--top-k", "60", "--no-drop")
+    assert (out + err).count("worse:") == 1
     with pytest.warns(graphglow.InputWarning, match="worse: .* against 100.0% of"):
         graphglow.refine(best, "untrained", top_k=60, device="cpu", drop=False)
 

@@ -1,6 +1,7 @@
 """``graphglow refine``: a better graph, instant or of a trained transfer."""
 
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from tyro.conf import arg
 from graphglow.commands import flags
 from graphglow.commands.output import check_output, print_facts, warn, write_each
 from graphglow.commands.progress import spinner
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 
 
 def refine(
@@ -89,7 +90,8 @@ def refine(
     with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with spinner("refining"):
+    with spinner("refining"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "worse|cannot tell", InputWarning)  # printed below
         refined = refine_graph(
             data,
             learner,

@@ -18,7 +18,12 @@ AT_ONCE = 2**24  # numbers of a hidden layer that are kept
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
 ROUNDING = 1e-9  # eigenvalues below, over the largest, have vectors of rounding errors
-ITERATIONS = 4  # of the subspace, by A A^T
+ITERATIONS, WORK = (4, 30), 10**10
+"""Iterations of the subspace by A A^T, at least and at most, and multiplications that bound them.
+
+Where the spectrum is flat at the cut, as in acm, 4 leave the cosines to the draw: another seed
+changed 24 % of the refined edges, with 12 it is 5 %, with 30 0.2 %.
+"""
 FLAT = 0.1
 SHORT = 0.1
 """Rows shorter than this share of the mean after the SVD are not made longer: they are noise."""
@@ -249,7 +254,8 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     wide = min(3 * width // 2, rows.shape[0], columns)
     back = transposed(rows)
     q = moved(rows, drawn((columns, wide), generator, numbers.device))
-    for _ in range(ITERATIONS):
+    fewest, most = ITERATIONS
+    for _ in range(min(most, max(fewest, WORK // (rows.shape[0] * wide**2)))):
         q = moved(rows, moved(back, orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
