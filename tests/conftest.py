@@ -1,9 +1,7 @@
 """What all tests share: the command line, real data, small graphs, and PyG without warnings."""
 
 import os
-import runpy
 import signal
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,38 +91,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     graphglow.pretrain([graphglow.load_graph(folder / "g.npz")], config).save(folder / "learner.st")
     return folder
-
-
-@pytest.fixture
-def run_script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """A script of benchmarks/, then its words: run in this process, it gives its exit status."""
-
-    def run(script: Path, *words: object) -> int:
-        monkeypatch.syspath_prepend(str(script.parent))
-        monkeypatch.setattr(sys, "argv", [str(script), *map(str, words)])
-        with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(script), run_name="__main__")
-        return int(str(ended.value.code))
-
-    return run
-
-
-@pytest.fixture
-def interpreter_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let operations take their Triton kernels on the CPU too, for the time of a test."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-
-
-@pytest.fixture
-def nan_filled_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Make ``torch.empty`` give NaN, so that an entry never written shows."""
-    before = torch.are_deterministic_algorithms_enabled()
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or the library refuses products
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all()
-    yield
-    torch.use_deterministic_algorithms(before)
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ def test_kinds_have_settings_of_their_own(run):
     assert "--num-pivots" not in run("transfer", "--help").out
     assert "--num-pivots" in run("transfer", "--learner=paper", "--help").out
     assert "--learner.num-heads" in run("pretrain", "--kind", "paper", "--help").out
-    assert "--random-lessons" in run("pretrain", "--kind", "auditor", "--help").out
+    assert "--random-episodes" in run("pretrain", "--kind", "auditor", "--help").out
     assert "--attention-heads" in run("fit", "--method", "gat", "--help").out
 
 

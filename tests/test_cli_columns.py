@@ -56,7 +56,9 @@ def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     assert "2 of 40 edges of payments.csv name an id that no node has, such as 'zoe'" in err
     status, out, err = run(*words, *COLUMNS, "--skip-unknown-edges", "--json")
     assert (status, len(err.splitlines())) == (0, 1)
-    assert err.startswith("graphglow: note: 2 of 40 edges of payments.csv name an id that no node has")
+    assert err.startswith(
+        "graphglow: note: 2 of 40 edges of payments.csv name an id that no node has"
+    )
     assert json.loads(out)
 
 
@@ -89,7 +91,6 @@ def test_a_result_remembers_them(run):
         (["id=person", "id=risk"], "--columns names two columns as id"),
         (["ident=person"], "columns has 'ident': 'person'"),
         (["id=persno"], "people.csv has no column 'persno', chosen as id; it has person"),
-        (["id=person", "label=person"], "columns gives 'person' of the nodes table two roles"),
         (["leave_out=fone"], "people.csv has no column 'fone', which columns names"),
         (["category=fone"], "people.csv has no column 'fone', which columns names"),
     ],

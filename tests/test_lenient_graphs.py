@@ -61,7 +61,7 @@ def test_what_is_no_graph_is_one_sentence():
     )
     for use in doors:
         for stranger in (None, 3, {"x": 1}):
-            with pytest.raises(graphglow.InputError, match="is no graph. Give a name, a path"):
+            with pytest.raises(graphglow.InputError, match=r"is no graph\. Give a name, a path"):
                 use(stranger)
     with pytest.raises(graphglow.InputError, match="needs a list of source graphs; got a single"):
         graphglow.pretrain("wine")

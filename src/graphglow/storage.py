@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -72,36 +72,18 @@ def check_folder(path: Path) -> None:
         ) from error
 
 
-def try_lock(path: Path) -> BinaryIO | None:
-    """Take the lock on ``path``, or return None where another process has it."""
-    try:
-        return wait_for_lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-
-
-def wait_for_lock(path: Path, how: int = fcntl.LOCK_EX) -> io.FileIO:
-    """Open ``path`` to read and append once nobody else holds its lock, which closing gives up."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path} is no regular file: name another")
-    file = io.FileIO(path, "ab+")
-    try:
-        fcntl.flock(file, how)
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
 def append_line(path: str | Path, line: str) -> None:
     """Add one line to a text file, whole or not at all; others may append at the same time.
 
     If an earlier writer was killed in the middle of a line, the new one still gets its own.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file: name another")
     with _writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with wait_for_lock(path) as file:
+        with io.FileIO(path, "ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             torn = file.read(1) not in (b"", b"\n")

@@ -10,7 +10,6 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.graph import load_graph
-from graphglow.graph.datasets import check_plain_pickle
 from graphglow.graph.files import read_npz_arrays
 from graphglow.paper import StructureLearner
 
@@ -58,20 +57,3 @@ def test_nothing_is_unpickled(inside, tmp_path):
     with pytest.raises(InputError):
         load_graph(path)
     assert not trace.exists()
-
-
-def test_raw_files_of_the_citation_graphs_may_be_plain_data_only(tmp_path):
-    from scipy.sparse import csr_matrix
-
-    path, trace = tmp_path / "ind.cora.x", tmp_path / "run"
-    path.write_bytes(pickle.dumps(csr_matrix(np.eye(3)), protocol=3))
-    check_plain_pickle(path)
-    path.write_bytes(pickle.dumps({1: Opens(trace)}, protocol=3))
-    with pytest.raises(InputError, match=r"must hold plain arrays; got something else \(io.open"):
-        check_plain_pickle(path)
-    assert not trace.exists()
-    wild = csr_matrix(np.eye(3))
-    wild.indices[0] = 10**6
-    path.write_bytes(pickle.dumps(wild, protocol=3))
-    with pytest.raises(InputError, match="must hold plain arrays"):
-        check_plain_pickle(path)

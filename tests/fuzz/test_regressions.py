@@ -3,7 +3,6 @@
 import gzip
 from random import Random
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -33,18 +32,6 @@ def test_tensors(change, message, tmp_path):
         load_graph(tmp_path / "g.pt")
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (np.array([["a", "b"]] * 8), r"one label per node \(8\); got shape \(16,\)"),
-    ],
-)
-def test_labels_in_arrays(labels, message, tmp_path):
-    np.savez(tmp_path / "g.npz", x=X.numpy(), y=labels)
-    with pytest.raises(InputError, match=message):
-        load_graph(tmp_path / "g.npz")
-
-
 def test_packed_tables_that_end_or_break_in_the_middle(tmp_path):
     path = tmp_path / "people.csv.gz"
     rows = "".join(f"{i},{'ab'[i % 2]},{Random(i).random()}\n" for i in range(3000))
@@ -60,19 +47,6 @@ def test_packed_tables_that_end_or_break_in_the_middle(tmp_path):
         path.write_bytes(data)
         with pytest.raises(InputError):
             load_graph(path)
-
-
-def test_a_quote_that_is_never_closed(tmp_path):
-    (tmp_path / "people.csv").write_text('id,label,a\n"1,a,1\n2,b,2\n')
-    with pytest.raises(InputError, match="cannot be read as a CSV table with a header"):
-        load_graph(tmp_path / "people.csv")
-
-
-def test_a_weight_beyond_all_floats(tmp_path):
-    (tmp_path / "nodes.csv").write_text("id,label,a\n1,a,1\n2,b,2\n3,a,3\n4,b,4\n")
-    (tmp_path / "edges.csv").write_text(f"source,target,weight\n1,2,1\n2,3,{DIGITS}\n")
-    with pytest.raises(InputError, match=r"'weight' of .* a number that is too large in row 2"):
-        load_graph(tmp_path)
 
 
 def test_parquet_with_bytes_and_with_dates_of_any_year(tmp_path):

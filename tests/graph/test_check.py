@@ -26,29 +26,18 @@ def with_entry(x: torch.Tensor, value: float) -> torch.Tensor:
 BAD = {
     "nothing": (lambda d: {"x": None, "edge_index": None}, "features x or edges; got neither"),
     "list features": (lambda d: {"x": [[1.0]]}, "a row per node [N, D]; got list"),
-    "1-d features": (
-        lambda d: {"x": torch.ones(12)},
-        "a row per node [N, D]; got shape (12,)",
-    ),
     "empty graph": (
         lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]},
         "at least one node; got (0, 3)",
     ),
     "zero features": (lambda d: {"x": torch.zeros(12, 3)}, "non-zero entry; got all zeros"),
     "nan": (lambda d: {"x": with_entry(d.x, float("nan"))}, "finite; got nan at node 4, column 1"),
-    "inf": (lambda d: {"x": with_entry(d.x, float("-inf"))}, "must be finite; got -inf"),
-    "complex": (lambda d: {"x": d.x.to(torch.complex64)}, "must hold real numbers; got"),
     "rows": (lambda d: {"x": d.x[:7]}, "y must have one label per node (7); got shape (12,)"),
     "stated size": (lambda d: {"num_nodes": 13}, "x must have one row per node (13); got 12 rows"),
     "no labels": (lambda d: {"y": None}, "must have labels y [N]; got y of type NoneType"),
-    "string labels": (lambda d: {"y": ["a"] * 12}, "got y of type list"),
     "float labels": (
         lambda d: {"y": d.y.float()},
         "integer classes (-1 for unlabelled); got torch",
-    ),
-    "bool labels": (
-        lambda d: {"y": d.y > 0},
-        "integer classes (-1 for unlabelled); got torch.bool",
     ),
     "one-hot labels": (
         lambda d: {"y": torch.eye(12)},
@@ -59,29 +48,21 @@ BAD = {
     "one class": (lambda d: {"y": torch.zeros(12, dtype=torch.int64)}, "got only class 0"),
     "huge class": (lambda d: {"y": d.y.abs() * 1000}, "classes below the node count 12; got 1000"),
     "edge shape": (lambda d: {"edge_index": d.edge_index.T}, "shape [2, E]; got (24, 2)"),
-    "edge list": (lambda d: {"edge_index": [[0], [1]]}, "edge_index must be a tensor; got list"),
     "edge floats": (
         lambda d: {"edge_index": d.edge_index.float()},
         "hold integers; got torch.float",
     ),
     "edge range": (lambda d: {"edge_index": d.edge_index + 1}, "lie in [0, 11]; got 12"),
-    "edge negative": (lambda d: {"edge_index": d.edge_index - 1}, "lie in [0, 11]; got -1"),
     "adj_t": (
         lambda d: {"edge_index": None, "adj_t": torch.eye(12).to_sparse()},
         "edges must be given as edge_index [2, E]; got adj_t only",
     ),
     "weight size": (lambda d: {"edge_weight": torch.ones(3)}, "one value per edge (24); got (3,)"),
-    "weight type": (lambda d: {"edge_weight": [1.0]}, "one value per edge (24); got list"),
-    "weight complex": (
-        lambda d: {"edge_weight": torch.ones(24, dtype=torch.complex64)},
-        "edge_weight must hold real numbers; got torch.complex64",
-    ),
     "weight 1e39": (
         lambda d: {"edge_weight": torch.full((24,), 1e39, dtype=torch.float64)},
         "at most 1e+30; got 1e+39",
     ),
     "weight < 0": (lambda d: {"edge_weight": -torch.ones(24)}, "finite and non-negative"),
-    "weight nan": (lambda d: {"edge_weight": torch.full((24,), torch.nan)}, "finite and non-neg"),
     "ids": (lambda d: {"node_id": ["a"]}, "node_id must have one id per node (12); got 1"),
     "mask length": (
         lambda d: {"train_mask": mask(0, size=5), "val_mask": mask(1)},
@@ -91,10 +72,6 @@ BAD = {
         lambda d: {"train_mask": mask(0).long(), "val_mask": mask(1)},
         "train_mask must be boolean; got torch.int64",
     ),
-    "mask list": (
-        lambda d: {"train_mask": [True] * 12, "val_mask": mask(1)},
-        "train_mask must be a boolean tensor [N]; got list",
-    ),
     "one mask": (
         lambda d: {"train_mask": mask(0)},
         "a split must have training and validation nodes",
@@ -102,10 +79,6 @@ BAD = {
     "overlap": (
         lambda d: {"train_mask": mask(0, 1, 2), "val_mask": mask(1, 2)},
         "training and validation nodes must not overlap; got 2 nodes in both",
-    ),
-    "overlap test": (
-        lambda d: {"train_mask": mask(0), "val_mask": mask(1), "test_mask": mask(1)},
-        "validation and test nodes must not overlap; got 1 nodes in both",
     ),
     "empty train": (
         lambda d: {"train_mask": mask(), "val_mask": mask(1)},
@@ -132,11 +105,6 @@ def test_bad_graphs_are_refused_in_one_sentence(case, small_graph):
 def test_only_data_is_a_graph(graph):
     with pytest.raises(InputError, match="a torch_geometric Data; got"):
         check_graph(graph)
-
-
-def test_one_node_is_refused():
-    with pytest.raises(InputError, match="at least two classes; got only class 0"):
-        check_graph(Data(x=torch.ones(1, 2), y=torch.tensor([0])))
 
 
 def test_zero_edges_give_a_knn_graph(small_graph):
@@ -173,12 +141,6 @@ def test_masks_lose_unlabelled_nodes(small_graph):
     assert check_graph(small_graph).train_mask.tolist() == mask(0).tolist()
 
 
-def test_the_seed_decides_the_split(small_graph):
-    a, b, c = (check_graph(small_graph, split_seed=s).train_mask for s in (0, 0, 1))
-    assert torch.equal(a, b)
-    assert not torch.equal(a, c)
-
-
 def test_checking_twice_changes_nothing(small_graph):
     once = check_graph(small_graph)
     twice = check_graph(once, split_seed=5)
@@ -195,12 +157,6 @@ def test_labels_are_not_always_needed(y, small_graph):
     assert not checked.test_mask.any()
 
 
-def test_an_only_class_is_named(small_graph):
-    small_graph.y, small_graph.class_names = torch.zeros(12, dtype=torch.int64), ["good", "bad"]
-    with pytest.raises(InputError, match="at least two classes; got only class good"):
-        check_graph(small_graph)
-
-
 def test_a_class_that_a_random_split_leaves_out_is_said():
     data = Data(x=torch.rand(5, 3), y=torch.tensor([0, 0, 1, 2, 3]))
     data.class_names = ["red", "red too", "red three", "red four"]
@@ -214,10 +170,4 @@ def test_of_several_splits_one_must_be_chosen(small_graph):
     with pytest.raises(
         InputError, match=r"choose one.*data\.train_mask = data\.train_mask\[:, 0\]"
     ):
-        check_graph(small_graph)
-
-
-def test_every_class_has_a_name_or_none_has(small_graph):
-    small_graph.class_names = ["only one"]
-    with pytest.raises(InputError, match="class_names must name all"):
         check_graph(small_graph)

@@ -40,25 +40,6 @@ def test_names_and_graphs_without_anything():
     assert (bare["features"], bare["classes"], bare["homophily"]) == (0, {}, None)
 
 
-@pytest.mark.parametrize(
-    ("data", "rule"),
-    [
-        (Data(num_nodes=0), "at least one node; got none"),
-        (Data(x=torch.rand(0, 2)), "at least one node; got none"),
-        (Data(x=torch.rand(5)), r"a row per node \[N, D\]; got shape \(5,\)"),
-        (Data(x=[1, 2], num_nodes=2), r"a row per node \[N, D\]; got list"),
-    ],
-)
-def test_what_cannot_be_described(data, rule):
-    with pytest.raises(graphglow.InputError, match=rule):
-        graphglow.describe(data)
-
-
-def test_without_edges():
-    alone = graphglow.describe(Data(x=torch.rand(5, 2)))
-    assert (alone["edges"], alone["isolated"], alone["components"]) == (0, 5, 5)
-
-
 @pytest.mark.filterwarnings("ignore:worse")
 def test_every_count_is_of_each_edge_once():
     """Loops, repeated edges and both directions do not count, whoever counts."""

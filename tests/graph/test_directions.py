@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.graph import check_graph, training_graph
-from graphglow.graph.check import without_edges
 from graphglow.refine import input_edges
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)]
@@ -68,15 +67,3 @@ def test_what_else_is_known_of_edges_goes_along():
     found = check_graph(data(edge_in_input=torch.tensor([True, False, True, False, False])))
     assert found.edge_in_input.dtype == torch.bool
     assert int(found.edge_in_input.sum()) == 4
-
-
-def test_edges_that_have_both_directions_stay_as_they_are():
-    once = check_graph(data())
-    del once.directed_edge_index
-    again = check_graph(once)
-    assert torch.equal(again.edge_index, once.edge_index)
-    assert "directed_edge_index" not in again
-
-
-def test_a_refined_graph_has_no_edges_of_the_input():
-    assert "directed_edge_index" not in without_edges(check_graph(data()))

@@ -93,12 +93,6 @@ def test_pt_with_a_dict_or_a_data(make, tmp_path):
     assert data.val_mask.nonzero().flatten().tolist() == [1]
 
 
-def test_pt_with_own_names(tmp_path):
-    torch.save(Data(**tensors(), node_id=list("abcdef"), class_names=["u", "v"]), tmp_path / "g.pt")
-    data = load_graph(tmp_path / "g.pt")
-    assert (data.node_id, data.class_names) == (list("abcdef"), ["u", "v"])
-
-
 @pytest.mark.parametrize("content", [7, [torch.ones(2)], torch.ones(3), "text"])
 def test_pt_with_something_else(content, tmp_path):
     torch.save(content, tmp_path / "g.pt")
@@ -186,14 +180,6 @@ def test_the_sparse_convention_of_the_field(dense, split, tmp_path):
     assert int(data.test_mask.sum()) == (8 if split else 4)  # without the unlabelled
 
 
-def test_weights_in_the_sparse_convention(tmp_path):
-    arrays = sparse_arrays(np.random.default_rng(0))
-    arrays["adj_data"] = np.arange(40, dtype=np.float64)
-    np.savez(tmp_path / "g.npz", **arrays)
-    data = load_graph(tmp_path / "g.npz")
-    assert data.directed_edge_weight.tolist() == list(range(1, 40))  # a zero is no edge
-
-
 def test_directions_masks_and_objects_beside_the_graph(tmp_path):
     arrays = sparse_arrays(np.random.default_rng(0))
     one_way = sp.csr_array((np.ones(20), np.roll(np.arange(20), -1), np.arange(21)))
@@ -237,21 +223,3 @@ def test_bad_files_in_the_sparse_convention(change, message, tmp_path):
     np.savez(tmp_path / "g.npz", **{k: v for k, v in arrays.items() if v is not None})
     with pytest.raises(InputError, match=message):
         load_graph(tmp_path / "g.npz")
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "train"),
-    [
-        ("webkb-washington", "random seed 3", 115),
-        ("facebook-caltech36-gender", "random seed 3", 351),
-        ("attacked/cora-metattack-15", "own", 247),
-    ],
-)
-def test_open_graphs_of_the_field(name, split, train, data_root):
-    file = data_root / "open" / f"{name}.npz"
-    if not file.is_file():
-        pytest.skip(f"no {file}")
-    data = load_graph(file, split_seed=3)
-    assert (data.name, data.split) == (name.split("/")[-1], split)
-    assert int(data.train_mask.sum()) == train
-    assert not data.train_mask[data.y < 0].any()

@@ -3,8 +3,10 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graph import prepare
+from graphglow.graph import check_graph, graph_of, prepare, synthetic_graph
+from graphglow.graph.check import is_checked
 from graphglow.graph.graph import normalised_features
+from graphglow.linalg.rows import as_dense
 from graphglow.linalg.sparse import SparseMatrix
 
 
@@ -67,3 +69,65 @@ def test_features_far_from_one_keep_their_direction(factor):
     x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]])
     expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
     torch.testing.assert_close(normalised_features(x * factor), expected)
+
+
+def test_a_checked_graph_carries_its_check_until_it_changes(small_graph):
+    checked = check_graph(small_graph)
+    assert is_checked(checked)
+    assert not is_checked(small_graph)
+    assert not is_checked(checked.clone())
+    again = check_graph(checked)
+    assert again is not checked
+    assert again.x is checked.x
+    checked.x[0, 0] = float("nan")
+    assert not is_checked(checked)
+    with pytest.raises(InputError, match="must be finite"):
+        check_graph(checked)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_matrices_are_those_of_the_dense_adjacency(weighted):
+    data = synthetic_graph(num_nodes=40, num_classes=2, average_degree=5.0)
+    if weighted:
+        data.edge_weight = torch.rand(100).repeat(2) + 0.1
+    graph = graph_of(data)
+    weight = torch.ones(200) if data.get("edge_weight") is None else data.edge_weight
+    dense = torch.zeros(40, 40).index_put_(tuple(data.edge_index), weight)
+    torch.testing.assert_close(graph.links.to_dense(), (dense > 0).float())
+    assert torch.equal(graph.degree, (dense > 0).sum(1).float())
+    rows = torch.nn.functional.normalize(dense, dim=1)
+    torch.testing.assert_close(graph.neighbour_rows.to_dense(), rows)
+    mean = dense / dense.sum(1, keepdim=True).clamp_min(1e-9)
+    torch.testing.assert_close(graph.neighbour_mean.to_dense(), mean)
+    one, two = ((matrix.to_dense() > 0) for matrix in graph.hops)
+    assert torch.equal(one, dense > 0)
+    reached = (dense @ dense > 0) & (dense == 0)
+    assert torch.equal(two, reached.fill_diagonal_(False))
+
+
+def test_labels_as_evidence_reads_them():
+    y, train = torch.tensor([4, -1, 2, 4, 1, 2]), torch.tensor([1, 1, 1, 1, 0, 0]).bool()
+    graph = graph_of(Data(y=y, train_mask=train, num_nodes=6))
+    assert (graph.labelled.tolist(), graph.seen.tolist()) == ([0, 2, 3], [2, 4])
+    assert graph.classes.tolist() == [1, 0, 1]
+    assert graph.prior.tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert graph.chance == pytest.approx(5 / 9)
+    assert graph.num_classes == 5
+    assert graph_of(Data(y=y)).labelled.tolist() == [0, 2, 3, 4, 5]  # without a mask, all
+    assert graph_of(Data(num_nodes=3)).chance == 0.25
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_the_encoder_gives_the_rows_of_the_graph(words):
+    x = torch.randn(30, 6, generator=torch.Generator().manual_seed(0)) * 5 + 2
+    x = (x > 6).float() if words else x
+    graph = graph_of(Data(x=x, num_nodes=30))
+    rows = as_dense(graph.features)
+    torch.testing.assert_close(as_dense(graph.encoder.rows(x)), rows)
+    torch.testing.assert_close(as_dense(graph_of(Data(x=x.to_sparse())).features), rows)
+    if words:  # idf of the words that are there
+        weight = (30 / x.sum(0)).log() * x
+        expected = weight / weight.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    else:
+        expected = torch.nn.functional.normalize((x - x.mean(0)) / x.std(0, correction=0), dim=1)
+    torch.testing.assert_close(rows, expected)

@@ -60,23 +60,6 @@ def test_columns_that_were_chosen_in_training_need_not_be_said_again(tmp_path):
     assert read(tmp_path, "PERSON,age\nn1,50\n", None, data).node_id == ["n1"]
 
 
-def test_a_frame_and_a_parquet_file_do_as_well(tmp_path):
-    frame = pd.DataFrame(
-        {
-            "id": ["n1"],
-            "age": [30],
-            "town": ["York"],
-            "joined": pd.to_datetime(["1970-01-05"]),
-            "same": [1.5],
-            "member": [False],
-        }
-    )
-    frame.to_parquet(tmp_path / "new.parquet")
-    expected = torch.tensor([[-1.0, 2, 0, 0, 0, 1, 1, 0]])
-    for nodes in (frame, tmp_path / "new.parquet"):
-        torch.testing.assert_close(read_new_nodes(nodes, None, graph()).x, expected)
-
-
 def test_edges_name_old_and_new_nodes(tmp_path):
     rows = "7,Ulm,1,,1,,\n8,Ulm,1,,1,,\n"
     found = read(tmp_path, HEADER + rows, "from,to\n7,a\n8,7\n")
@@ -94,13 +77,6 @@ def test_weights_are_read_where_they_are(weights):
     assert found.x.tolist() == [[1, 3], [2, 4]]
     assert found.edge_index.tolist() == [[3, 1], [0, 4]]
     assert (None if found.edge_weight is None else found.edge_weight.tolist()) == weights
-
-
-def test_nodes_without_ids_go_by_their_number():
-    nodes = pd.DataFrame({"id": [3], "u": [1.0]})
-    edges = pd.DataFrame({"source": [3], "target": [1]})
-    data = graph(x=torch.zeros(3, 1), feature_columns=None, node_id=None)
-    assert read_new_nodes(nodes, edges, data).edge_index.tolist() == [[3], [1]]
 
 
 ROW = "n1,Ulm,1,,1,,\n"
@@ -122,8 +98,6 @@ ROW = "n1,Ulm,1,,1,,\n"
             "source,target\nn1,z\n",
             "1 of 1 edges of .* such as 'z' in column 'target'",
         ),
-        (HEADER + ROW, "source,target\na,b\n", "has the edge a - b between two old nodes"),
-        (HEADER + ROW, "source,target,weight\nn1,b,1e31\n", r"has 1e\+31. Write weights from 0"),
     ],
 )
 def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):

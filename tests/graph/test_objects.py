@@ -11,7 +11,6 @@ import torch
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import load_graph
-from graphglow.transfer import transfer
 
 
 def people(kind=nx.Graph):
@@ -172,26 +171,6 @@ def test_attributes_are_chosen_and_left_out():
     assert bool((data.edge_weight == 3).all())
 
 
-def test_nodes_without_features_are_known_by_their_edges():
-    graph = nx.karate_club_graph()
-    with pytest.warns(InputWarning, match="Karate Club has no features: its nodes are known by"):
-        data = load_graph(graph, columns={"label": "club"})
-    assert bool((data.x == 1).all())
-    result = transfer(data, epochs=2, device="cpu")
-    new = result.predict_new_tables(pd.DataFrame({"id": ["x"]}))
-    assert new.predict().shape == (1,)
-
-
-def test_no_labels_where_none_are_needed():
-    graph = people()
-    for attributes in graph.nodes.values():
-        del attributes["label"]
-    with pytest.warns(InputWarning, match="features that look like them: 'tall'"):
-        data = load_graph(graph, need_labels=False)
-    assert data.y.tolist() == [-1] * 4
-    assert not data.train_mask.any()
-
-
 ADJACENCY = np.array([[0, 1, 0], [1, 0, 2], [0, 2, 0]])
 X = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
 
@@ -232,11 +211,6 @@ def test_a_frame_of_features_is_encoded():
     assert data.x.tolist() == [[-1, 1, 0], [1, 0, 1], [0, 1, 0]]
     numbered = frame.set_axis([0, 1], axis=1).set_axis([7, 7, 8])
     assert torch.equal(load_graph(sp.csr_array(ADJACENCY), x=numbered, y=[0, 1, 0]).x, data.x)
-
-
-def test_a_matrix_without_labels():
-    data = load_graph(sp.csr_array(ADJACENCY), x=X, need_labels=False)
-    assert data.y.tolist() == [-1, -1, -1]
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,6 @@ def test_the_callers_graph_stays_and_labels_and_masks_come_along(kind):
     check_graph(changed)
 
 
-@EVERY
-def test_nothing_is_changed_by_a_ratio_of_zero(kind):
-    changed = PERTURBATIONS[kind](graph(), 0.0, seed=3)
-    assert torch.equal(changed.edge_index, graph().edge_index)
-    assert torch.equal(changed.x, graph().x)
-
-
 def test_deleting_takes_duplicates_along_and_leaves_loops():
     edge_index = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 0, 2, 3, 2]])
     weight = torch.arange(6.0)

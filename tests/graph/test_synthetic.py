@@ -42,16 +42,6 @@ def test_features_gather_around_their_class():
         assert (data.x[data.y == c] == data.x[data.y == c][0]).all()
 
 
-def test_as_dense_as_allowed():
-    data = synthetic_graph(num_nodes=20, num_classes=2, homophily=0.5, average_degree=9)
-    assert data.edge_index.shape[1] == 180
-
-
-def test_large_graphs_are_drawn_in_linear_memory():
-    data = synthetic_graph(num_nodes=200_000, num_features=2, average_degree=10)
-    assert data.edge_index.shape == (2, 2_000_000)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -247,8 +247,10 @@ class EpisodeSampler:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        voter = isinstance(known, GraphEvidence)
-        odds, trust = vote_inputs(known, some) if voter else known.inputs(some)
+        if isinstance(known, GraphEvidence):
+            odds, trust = vote_inputs(known, some)
+        else:
+            odds, trust = known.inputs(some)
         return [ClassBatch(fold, odds, trust, graph.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:

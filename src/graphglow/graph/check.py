@@ -1,7 +1,6 @@
 """The one check at the border: every graph, from any door, passes here before anything trains."""
 
 import copy
-from collections import Counter
 from itertools import combinations
 
 import torch
@@ -22,29 +21,27 @@ MADE = ("knn_graph", "knn_table")
 OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
 """Attributes of nodes whatever their size: PyG takes a list of length E for one of edges."""
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
+CHECKED = ("x", "y", "edge_index", "edge_weight", "node_id", "class_names", *MASKS)
 
 
 def check_graph(
-    data: Data,
-    *,
-    split_seed: int = 0,
-    need_labels: bool = True,
-    need_validation: bool = True,
+    data: Data, *, split_seed: int = 0, need_labels: bool = True, need_validation: bool = True
 ) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
     Completed means: float32 features, one column of ones where there are none, int64 labels and
     edges, a kNN graph over the features where there are no edges, both directions of every edge, of
     which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
-    class. Edges that did not come so stay as they came in ``directed_edge_index``,
-    ``directed_edge_weight`` and so on.
-    Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
-    training and validation need at least one labelled node each; without ``need_validation`` only
-    training does. A graph that carries its check (:func:`is_checked`) is not looked at again.
+    class. Edges that came in one direction stay so in ``directed_edge_index``,
+    ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A graph
+    that carries its check (:func:`is_checked`) is not looked at again.
 
-    Without ``need_labels`` a graph may have no ``y``, no label or one class: nothing can be trained
-    on it, but its features and edges are checked and completed all the same, and masks that are
-    not given are empty where they cannot be drawn.
+    Args:
+        data: The graph.
+        split_seed: Seed of a split that is drawn.
+        need_labels: Whether two classes must have a label, and training a node; else ``y`` may be
+            absent.
+        need_validation: Whether validation must have a node. The test mask may always be empty.
 
     Shapes:
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
@@ -76,9 +73,6 @@ def check_graph(
     return data
 
 
-CHECKED = ("x", "y", "edge_index", "edge_weight", "node_id", "class_names", *MASKS)
-
-
 def carry_check(data: Data) -> None:
     """Let a graph say that its parts, as they are now, have been checked."""
     data.__dict__["_checked"] = {n: (data.get(n), _version(data.get(n))) for n in CHECKED}
@@ -86,13 +80,10 @@ def carry_check(data: Data) -> None:
 
 def is_checked(data: object) -> bool:
     """Whether this graph has passed :func:`check_graph` and has not changed since."""
-    if not isinstance(data, Data):
+    if not isinstance(data, Data) or "_checked" not in data.__dict__:
         return False
-    kept = data.__dict__.get("_checked") or {}
-    return bool(kept) and all(
-        data.get(name) is part and _version(part) == version
-        for name, (part, version) in kept.items()
-    )
+    kept = data.__dict__["_checked"].items()
+    return all(data.get(n) is part and _version(part) == version for n, (part, version) in kept)
 
 
 def _version(part: object) -> int:
@@ -103,6 +94,11 @@ def _version(part: object) -> int:
 def edges_were_made(data: Data) -> bool:
     """Whether the edges join nearest neighbours, and nobody gave them."""
     return any(data.get(name, False) for name in MADE)
+
+
+def _need(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise InputError(sentence)
 
 
 def one_graph(data: object) -> Data:
@@ -127,33 +123,27 @@ def one_graph(data: object) -> Data:
     for name in MASKS:
         if not isinstance(mask := data.get(name), Tensor | None):
             raise InputError(f"{name} must be a boolean tensor [N]; got {type(mask).__name__}")
-    _check_names(data)
+    for name in ("node_id", "class_names"):
+        if data.get(name) is not None:
+            _check_names(name, data[name], data.num_nodes if name == "node_id" else None)
     return data
 
 
-def _check_names(data: Data) -> None:
-    """What nodes and classes are called: text or numbers, each another."""
-    for name in ("node_id", "class_names"):
-        given = data.get(name)
-        if given is None:
-            continue
-        listed = given.tolist() if hasattr(given, "tolist") else given
-        rule = f"{name} must be a list of text or numbers"
-        _need(isinstance(listed, list | tuple), f"{rule}; got {given!r:.60}")
-        plain = [one.item() if hasattr(one, "item") else one for one in listed]
-        bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
-        _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
-        if name == "node_id" and len(plain) != data.num_nodes:
-            raise InputError(
-                f"node_id must have one id per node ({data.num_nodes}); got {len(plain)}"
-            )
-        (most, often), *_ = Counter(map(str, plain)).most_common(1) or [("", 0)]
-        _need(often < 2, f"{name} must hold each name once; got {most!r} {often} times")
-
-
-def _need(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise InputError(sentence)
+def _check_names(name: str, given: object, count: int | None) -> None:
+    """What nodes and classes are called: text or numbers, each another, and so many."""
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    rule = f"{name} must be a list of text or numbers"
+    if not isinstance(listed, list | tuple):
+        raise InputError(f"{rule}; got {given!r:.60}")
+    plain = [one.item() if hasattr(one, "item") else one for one in listed]
+    bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
+    _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
+    if count is not None and len(plain) != count:
+        raise InputError(f"{name} must have one id per node ({count}); got {len(plain)}")
+    seen: set[str] = set()
+    for text in map(str, plain):
+        _need(text not in seen, f"{name} must hold each name once; got {text!r} twice")
+        seen.add(text)
 
 
 def _is_integer(tensor: Tensor) -> bool:
@@ -196,14 +186,12 @@ def checked_labels(
     """Labels as int64 on the CPU, -1 for unlabelled: [N] or [N, 1] -> [N]."""
     if not isinstance(y, Tensor):
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1 or len(y) != num_nodes:
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.shape != (num_nodes,):
         hint = " (of several labels take one at a time, y = y[:, 0]; one-hot ones are y.argmax(1))"
-        raise InputError(
-            f"y must have one label per node ({num_nodes}); got shape {tuple(y.shape)}"
-            f"{hint if y.ndim == 2 and len(y) == num_nodes else ''}"
-        )
+        several = y.ndim == 2 and len(y) == num_nodes
+        got = f"got shape {tuple(y.shape)}{hint if several else ''}"
+        raise InputError(f"y must have one label per node ({num_nodes}); {got}")
     if not _is_integer(y):
         raise InputError(
             f"y must hold integer classes (-1 for unlabelled); got {y.dtype} (of classes "
@@ -235,8 +223,7 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
     """Edges as int64 [2, E] and weights as float32 [E], if there are any, on the CPU."""
     if edges is None:
         return torch.empty(2, 0, dtype=torch.int64), None
-    if isinstance(edges, EdgeIndex):
-        edges = edges.as_tensor()
+    edges = edges.as_tensor() if isinstance(edges, EdgeIndex) else edges
     if not isinstance(edges, Tensor):
         raise InputError(f"edge_index must be a tensor; got {type(edges).__name__}")
     shape = tuple(edges.shape)
@@ -255,10 +242,8 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
     weight = weight.detach().cpu().flatten()
     bad = weight[~((weight >= 0) & (weight <= LARGEST_WEIGHT))]  # NaN is neither
     if len(bad):
-        raise InputError(
-            f"edge_weight must be finite and non-negative, at most {LARGEST_WEIGHT:g}; got "
-            f"{bad[0].item():g}"
-        )
+        rule = f"edge_weight must be finite and non-negative, at most {LARGEST_WEIGHT:g}"
+        raise InputError(f"{rule}; got {bad[0].item():g}")
     return edges, weight.to(torch.float32)
 
 
@@ -286,7 +271,15 @@ def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
     """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
-        _warn_of_unlearned(with_random_split(data, split_seed, by_class=True))
+        with_random_split(data, split_seed, by_class=True)
+        names = data.get("class_names") or range(int(data.y.max()) + 1)
+        seen = {-1, *data.y[data.train_mask].tolist()}
+        left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
+        if left:
+            warn(
+                f"no training node has the label {', '.join(left[:5])} in this random split, so "
+                "that it cannot be learned; another split seed or a split of your own can mend that"
+            )
     elif "train_mask" not in given or ("val_mask" not in given and need_validation):
         raise InputError(
             "a split must have training and validation nodes, train_mask and val_mask (or no mask "
@@ -298,19 +291,6 @@ def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
     for name in MASKS:
         known, mask = data.y >= 0, data.get(name)
         data[name] = known & False if mask is None else mask.detach().cpu() & known
-
-
-def _warn_of_unlearned(data: Data) -> None:
-    """Warn of classes that a random split has left without a training node."""
-    names = data.get("class_names") or range(int(data.y.max()) + 1)
-    seen = {-1, *data.y[data.train_mask].tolist()}
-    left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
-    if left:
-        listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
-        warn(
-            f"no training node has the label {listed} in this random split, so that it cannot be "
-            "learned; another split seed or a split of your own can mend that"
-        )
 
 
 def check_masks(data: Data) -> None:

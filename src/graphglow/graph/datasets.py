@@ -4,13 +4,12 @@ import ast
 import contextlib
 import inspect
 import io
-import pickle
 import re
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,23 +26,11 @@ from graphglow.graph.synthetic import synthetic_graph
 from graphglow.linalg.neighbours import knn_edges
 
 FIELDS = ("x", "y", "edge_index", "edge_weight", *MASKS)
-PLAIN = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("scipy.sparse.csr", "csr_matrix"),
-    ("scipy.sparse._csr", "csr_matrix"),
-    ("collections", "defaultdict"),
-    ("builtins", "list"),
-    ("__builtin__", "list"),
-}
-"""All that a raw file of the citation graphs, a pickle of 2016, may name."""
 STUDENTS = "students, friendships, profile one-hot"
 PYG = "torch_geometric.datasets."
 NOT_SETTABLE = ("root", "transform", "pre_transform", "pre_filter")
 OGB = "ogb:"
-OGB_NAMES = ("ogbn-arxiv", "ogbn-products", "ogbn-papers100M")
+OGB_NAMES = ("ogbn-arxiv", "ogbn-products")
 """One class per node and one kind of node; the others are of another task."""
 OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -105,33 +92,7 @@ def read_planetoid(name: str, root: Path) -> Data:
         return data
     from torch_geometric.datasets import Planetoid
 
-    class Checked(Planetoid):  # type: ignore[misc]
-        """PyG's, which reads no file that is not plain data, downloaded or not."""
-
-        def process(self) -> None:
-            for path in map(Path, self.raw_paths):
-                if path.suffix != ".index":
-                    check_plain_pickle(path)
-            super().process()
-
-    return _read_raw(lambda home: Checked(home, name), root, name, files)
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in PLAIN:
-            raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
-        return super().find_class(module, name)
-
-
-def check_plain_pickle(path: Path) -> None:
-    """Raise unless the pickle in ``path`` makes arrays, sound sparse matrices and lists only."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's and SciPy's of old names
-        with one_sentence(f"the raw file {path.name} must hold plain arrays; got something else"):
-            content = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-            if hasattr(content, "check_format"):
-                content.check_format(full_check=True)  # or its indices point anywhere
+    return _read_raw(lambda home: Planetoid(home, name), root, name, files)
 
 
 def read_facebook100(name: str, root: Path) -> Data:
@@ -323,62 +284,49 @@ def _choose_split(data: Data, seed: int) -> None:
 def read_ogb(source: str, root: Path) -> Data:
     """Read ``ogb:ogbn-arxiv`` with its official split, not yet checked.
 
-    OGB's readers of raw files are used. The file that it keeps for itself,
-    ``processed/data_processed``, is a pickle and never opened.
+    Its raw files are read. The pickle that the package keeps beside them is never opened.
     """
+    import pandas as pd
+
     name = source.removeprefix(OGB)
     if name not in OGB_NAMES:
         raise InputError(f"There is no OGB data set {name!r}. Give one of {', '.join(OGB_NAMES)}.")
     folder = root / "ogb" / name.replace("-", "_")
     rule = (
-        f"the files of {name} must be in {folder} (set the data root by --data-root or "
-        "GRAPHGLOW_DATA) or be downloadable by the package ogb, which asks first where it is more "
-        'than a gigabyte (pip install "graphglow[ogb]"); got an error'
+        f"The files of {name} are not in {folder} and the package ogb cannot download them. Set "
+        'the data root by --data-root or GRAPHGLOW_DATA, or pip install "graphglow[ogb]"'
     )
     with one_sentence(rule), _quiet():
-        return _read_ogb_files(folder, ogb_facts(name))
+        if not (folder / "raw").is_dir():
+            _download_ogb(name, folder)
+
+        def table(path: Path) -> np.ndarray:
+            array: np.ndarray = pd.read_csv(path, header=None).to_numpy()
+            return array
+
+        raw, (split,) = folder / "raw", (folder / "split").iterdir()
+        data = Data(
+            x=torch.from_numpy(table(raw / "node-feat.csv.gz").astype(np.float32)),
+            y=torch.from_numpy(table(raw / "node-label.csv.gz")[:, 0].astype(np.int64)),
+            edge_index=torch.from_numpy(table(raw / "edge.csv.gz").T.astype(np.int64)),
+        )
+        for theirs, mask in OGB_SPLITS.items():
+            index = table(split / f"{theirs}.csv.gz")[:, 0]
+            data[mask] = mask_from(index, len(data.y), f"{theirs} of {name}")
+    return data
 
 
-def ogb_facts(name: str) -> Mapping[str, str]:
-    """What the package says about a data set: where it is, and how it lies in its folder."""
+def _download_ogb(name: str, folder: Path) -> None:
+    """Let the package say where a data set is, and fetch it."""
     import pandas as pd
     from ogb import nodeproppred
-
-    table = pd.read_csv(Path(nodeproppred.__file__).with_name("master.csv"), index_col=0, dtype=str)
-    return {str(key): str(value) for key, value in table[name].items()}
-
-
-def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> Data:
-    import pandas as pd
-    from ogb.io import read_graph_raw
     from ogb.utils import url
 
-    raw = folder / "raw"
-    if not raw.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if not url.decide_download(facts["url"]):
-            raise EOFError("nobody could be asked")
-        archive = Path(url.download_url(facts["url"], str(folder.parent)))
-        url.extract_zip(str(archive), str(folder.parent))
-        archive.unlink()
-        (folder.parent / facts["download_name"]).rename(folder)
-    if facts["binary"] == "True":
-        graph = read_graph_raw.read_binary_graph_raw(str(raw))[0]
-        with np.load(raw / "node-label.npz", allow_pickle=False) as arrays:
-            labels = arrays["node_label"].reshape(-1)
-    else:
-        inverse = facts["add_inverse_edge"] == "True"
-        graph = read_graph_raw.read_csv_graph_raw(str(raw), add_inverse_edge=inverse)[0]
-        labels = pd.read_csv(raw / "node-label.csv.gz", header=None)[0].to_numpy()
-    if labels.dtype.kind == "f":  # blanks of ogbn-papers100M
-        labels = np.where(np.isnan(labels), -1, labels)
-    data = Data(
-        x=torch.from_numpy(np.asarray(graph["node_feat"])),
-        y=torch.from_numpy(labels.astype(np.int64)),
-        edge_index=torch.from_numpy(np.asarray(graph["edge_index"])),
-    )
-    for theirs, mask in OGB_SPLITS.items():
-        part = folder / "split" / facts["split"] / f"{theirs}.csv.gz"
-        index = pd.read_csv(part, header=None)[0].to_numpy()
-        data[mask] = mask_from(index, len(labels), f"{theirs} of {folder.name}")
-    return data
+    known = pd.read_csv(Path(nodeproppred.__file__).with_name("master.csv"), index_col=0, dtype=str)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if not url.decide_download(known[name]["url"]):
+        raise EOFError("it asks first where it is more than a gigabyte, and nobody could be asked")
+    archive = Path(url.download_url(known[name]["url"], str(folder.parent)))
+    url.extract_zip(str(archive), str(folder.parent))
+    archive.unlink()
+    (folder.parent / known[name]["download_name"]).rename(folder)

@@ -103,7 +103,7 @@ class Graph:
     @cached_property
     def seen(self) -> Tensor:
         """The classes that have a training node, in order: [C]."""
-        seen: Tensor = torch.unique(self.y[self.train])  # type: ignore[no-untyped-call]
+        seen: Tensor = torch.unique(self.y[self.train])
         return seen
 
     @cached_property

@@ -49,39 +49,31 @@ def load_graph(
     """Load a graph from anywhere, checked and completed (see :func:`check_graph`).
 
     Args:
-        source: A name in ``DATASETS`` (any case; it goes before a file of the same name);
-            ``"ogb:ogbn-arxiv"``; a class path such as
-            ``"torch_geometric.datasets.Amazon:name=Photo"``; a path to a ``.pt``, ``.npz`` or
-            ``.graphml`` file, to a folder with ``nodes.csv|parquet`` and ``edges.csv|parquet``, or
-            to a table of nodes alone; two tables as ``"people.csv+relations.csv"`` or as a pair of
-            paths or DataFrames; a PyG ``Data``, or a data set of one; a NetworkX graph, a DGL
-            graph, or a SciPy sparse adjacency matrix.
+        source: A name in ``DATASETS``; ``"ogb:ogbn-arxiv"``; a class path such as
+            ``"torch_geometric.datasets.Amazon:name=Photo"``; a ``.pt``, ``.npz`` or ``.graphml``
+            file; tables: a folder with ``nodes.csv|parquet`` and ``edges.csv|parquet``, a file,
+            ``"people.csv+relations.csv"``, or a pair of paths or DataFrames; a PyG ``Data``, or a
+            data set of one; a NetworkX or DGL graph, or a SciPy sparse adjacency matrix.
         x: Node features, for a SciPy adjacency matrix.
         y: Labels, for a SciPy adjacency matrix.
-        columns: Names of columns in tables that are not called as usual, e.g. ``{"id": "person",
-            "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``, and those
-            that are not to be read: ``{"leave_out": ["phone", "notes"]}``. Columns under
-            ``category`` are text as written, never numbers: ``{"category": ["zip"]}``. The same for
-            attributes of NetworkX graphs and GraphML: label, split, weight and these two lists.
+        columns: What columns of tables, or attributes of NetworkX and GraphML, are: ``{"id":
+            "person", "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``;
+            ``"leave_out": ["phone"]`` are not read, ``"category": ["zip"]`` never numbers.
         need_labels: Whether a graph without labels is an error; else ``y`` may be all -1.
-        skip_unknown_edges: Whether edges of a table that name ids which the nodes table does not
-            have are left out, with an :class:`InputWarning` that counts them; else they are an
-            error.
-        data_root: Where the raw files of named data sets are; else ``GRAPHGLOW_DATA``, else
-            ``data/`` in the working folder.
-        split_file: An ``.npz`` with index arrays ``train``, ``val``, ``test``, which replaces any
+        skip_unknown_edges: Leave out edges of a table that name ids which no node has, with an
+            :class:`InputWarning` that counts them; else they are an error.
+        data_root: Where the files of named data sets are; else ``GRAPHGLOW_DATA``, else ``data/``.
+        split_file: An ``.npz`` with index arrays ``train``, ``val``, ``test``, in place of any
             split of the graph.
-        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own:
-            within each class for graphs of the user's own, over all labelled nodes, as the paper
-            draws it, for those in ``DATASETS``.
+        split_seed: Seed of the random 50/25/25 split where the graph has none of its own: within
+            each class, or over all labelled nodes, as the paper draws it, for ``DATASETS``.
 
     Returns:
         A new ``Data`` with ``x``, ``y``, ``edge_index``, ``train_mask``, ``val_mask``,
-        ``test_mask``, ``name``, ``class_names`` (text; the classes' numbers where they have no
-        names), ``split`` (which it got: ``public``, ``own``, ``file:PATH`` or ``random seed K``)
-        and, where the source has them, ``edge_weight`` and ``node_id``, the user's own ids: a node
-        without an id is known by its index. Every edge stands in both directions; edges that came
-        in one stay so in ``directed_edge_index``, and ``directed_edge_weight``.
+        ``test_mask``, ``name``, ``class_names`` (text), ``split`` (``public``, ``own``,
+        ``file:PATH`` or ``random seed K``) and, where the source has them, ``edge_weight`` and
+        ``node_id``. Every edge stands in both directions; edges that came in one stay so in
+        ``directed_edge_index``, and ``directed_edge_weight``.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
@@ -112,14 +104,9 @@ def load_graph(
 
 
 def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
-    """A ``Data`` as it is, anything else by :func:`load_graph`; leaks and a drawn split are said.
+    """Return a ``Data`` as it is, anything else by :func:`load_graph`; warn of leaks.
 
-    The split is that of :func:`load_graph`: drawn where there are labels and no mask.
-
-    Args:
-        source: What :func:`load_graph` takes.
-        need_labels: As there.
-        split: Whether a split is of use, so that it is to be drawn and said.
+    With ``split`` one is drawn where there are labels and no mask, with a warning.
     """
     if not isinstance(source, Data):
         data = load_graph(source, need_labels=need_labels)

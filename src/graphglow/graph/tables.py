@@ -20,7 +20,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, nearest, warn
-from graphglow.graph.check import LARGEST_WEIGHT
 from graphglow.graph.features import (
     encode_alike,
     encode_columns,
@@ -76,14 +75,6 @@ class Roles(NamedTuple):
                 )
         lists = [given.pop(role, ()) for role in LISTS]
         listed = [(names,) if isinstance(names, str) else tuple(names) for names in lists]
-        for place, tables in enumerate((ENDS, [role for role in NAMES if role not in ENDS])):
-            names = [given[role] for role in tables if role in given]
-            twice = [name for name in names if names.count(name) > 1]
-            if twice:
-                table = ("edges", "nodes")[place]
-                raise InputError(
-                    f"columns gives {twice[0]!r} of the {table} table two roles. Choose one."
-                )
         return cls({str(role): str(name) for role, name in given.items()}, *listed)
 
 
@@ -217,14 +208,7 @@ def _ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
         if set(pair) <= set(lower):
             return [lower[name] for name in pair]
     others = [name for name in others if name.lower() != "weight" or "weight" in chosen]
-    if len(others) != 2:
-        listed = ", ".join(table.columns[:20])
-        raise InputError(
-            f"{table.what} has no columns source and target; it has {listed}"
-            f"{nearest('source', table.columns, 0.65)}. Say which: --columns source=NAME "
-            'target=NAME (in Python columns={"source": "NAME", "target": "NAME"}).'
-        )
-    return others
+    return others if len(others) == 2 else [_need(role, table, {}) for role in ENDS[:2]]
 
 
 def _read_nodes(table: Table, roles: Roles, need_labels: bool) -> tuple[Data, Any]:
@@ -319,22 +303,9 @@ def _read_edges(
             )
         warn(f"{problem}; these edges are left out")
         frame, found = frame[~unknown], found[:, ~unknown]
-    between = (found < num_old).all(axis=0)
-    if between.any():
-        pair = " - ".join(map(str, frame.loc[between, ends].iloc[0]))
-        raise InputError(
-            f"{table.what} has the edge {pair} between two old nodes. Keep those with a new end."
-        )
     if weight is None:
         return torch.from_numpy(found), None
     values = numbers_of(frame[weight], table.what)
-    bad = values[~((values >= 0) & (values <= LARGEST_WEIGHT))]  # NaN, a blank, is neither
-    if len(bad):
-        got = "a blank" if np.isnan(bad[0]) else f"{bad[0]:g}"
-        raise InputError(
-            f"Column {weight!r} of {table.what} has {got}. Write weights from 0 to "
-            f"{LARGEST_WEIGHT:g}."
-        )
     return torch.from_numpy(found), torch.from_numpy(values.astype(np.float32))
 
 

@@ -24,8 +24,7 @@ def write_graph(data: Data, path: str | Path) -> None:
     """Write ``data`` to ``path``; an existing file is replaced only by a complete one.
 
     ``.pt``, ``.npz`` and ``.graphml`` hold the whole graph and load back by ``load_graph``.
-    ``.csv`` and ``.parquet`` hold the edges: ``source``, ``target``, ``weight``, in the user's own
-    node ids, and what else the graph says of edges: ``OF_EDGES``.
+    ``.csv`` and ``.parquet`` hold the edges, in the user's own node ids (:func:`edge_frame`).
 
     Shapes:
         edge_index [2, E]; edge_weight, edge_probability and so on [E], all optional
@@ -50,12 +49,10 @@ def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> No
 
 
 def prediction_frame(data: Data, probabilities: Tensor) -> Any:
-    """One row per node, as a pandas DataFrame.
+    """One row per node, as a pandas DataFrame, with the user's own ids and classes.
 
-    Columns: ``id``, ``predicted``, ``probability``, then ``p_<class>`` for each class, then
-    ``label``, the known class or a blank, and ``split``: ``train``, ``val``, ``test`` or a blank.
-    Ids and classes are the user's own where the graph has them. ``label`` and ``split`` are left
-    out where the graph has none.
+    Columns: ``id``, ``predicted``, ``probability``, ``p_<class>`` of each class and, where the
+    graph has them, ``label`` (the known class or a blank) and ``split``.
 
     Shapes:
         probabilities [N, C]
@@ -126,7 +123,7 @@ def own_classes(data: Data, count: int) -> list[Any]:
 
 
 def class_names(data: Data, count: int) -> list[str]:
-    """The same as text, so many."""
+    """The first ``count`` of :func:`own_classes`, as text."""
     return [str(name) for name in own_classes(data, count)[:count]]
 
 
@@ -177,8 +174,7 @@ def to_networkx(data: Data) -> Any:
     A ``Graph`` where both directions of every edge are there with the same numbers, else a
     ``DiGraph``; of duplicates the one with the largest weight. Node attributes: ``x`` (a list),
     ``y`` (the class by its own name; unlabelled nodes have none) and ``split``. Edge attributes:
-    ``weight``, and ``probability``, ``in_input``, ``input_weight``, ``latent_weight`` where the
-    graph has them. ``load_graph`` takes it back.
+    ``weight`` and those of ``OF_EDGES`` that the graph has. ``load_graph`` takes it back.
     """
     import networkx as nx
     import pandas as pd
@@ -193,26 +189,20 @@ def to_networkx(data: Data) -> Any:
     both_ways = np.array_equal(edges.to_numpy(), back.to_numpy())
     graph = nx.Graph() if both_ways else nx.DiGraph()
     graph.add_nodes_from(ids)
-    for key, values in _node_attributes(data).items():
-        for node, value in zip(ids, values, strict=True):
-            if value is not None:
-                graph.nodes[node][key] = value
-    kept = edges[edges.u <= edges.v] if both_ways else edges
-    for u, v, *row in kept.to_numpy().tolist():
-        graph.add_edge(ids[int(u)], ids[int(v)], **dict(zip(edges.columns[2:], row, strict=True)))
-    return graph
-
-
-def _node_attributes(data: Data) -> dict[str, list[Any]]:
     attributes: dict[str, list[Any]] = {}
     if data.get("y") is not None:
         names = own_classes(data, int(data.y.max()) + 1)
         attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
     if data.get("x") is not None:
         attributes["x"] = data.x.tolist()
-    if (split := split_names(data)) is not None:
-        attributes["split"] = [name or None for name in split]
-    return attributes
+    attributes["split"] = [name or None for name in split_names(data) or ()]
+    for key, values in attributes.items():
+        given = {node: v for node, v in zip(ids, values, strict=False) if v is not None}
+        nx.set_node_attributes(graph, given, key)
+    kept = edges[edges.u <= edges.v] if both_ways else edges
+    for u, v, *row in kept.to_numpy().tolist():
+        graph.add_edge(ids[int(u)], ids[int(v)], **dict(zip(edges.columns[2:], row, strict=True)))
+    return graph
 
 
 def _edge_values(data: Data) -> dict[str, np.ndarray]:
