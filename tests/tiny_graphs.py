@@ -5,12 +5,15 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout
 from graphglow.gnn.train import adam
 from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
 from graphglow.graph.split import with_random_split
+from graphglow.linalg.rows import sparse_rows
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import PaperTask
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
@@ -164,3 +167,9 @@ def same_tensors(one, other):
     """Whether two modules hold the same tensors bit for bit."""
     a, b = one.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def sparse_matrix(dense: Tensor) -> SparseMatrix:
+    """The entries of a dense matrix that are not zero."""
+    row, col = dense.nonzero().unbind(1)
+    return sparse_rows(row, col, dense[row, col], tuple(dense.shape))

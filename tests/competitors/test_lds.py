@@ -22,7 +22,7 @@ from graphglow.competitors.lds import (
 from graphglow.errors import InputError
 from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.linalg.sparse import SparseMatrix
+from tiny_graphs import sparse_matrix
 
 FLOAT64 = torch.float64
 NODES, RATE, DECAY = 9, 0.05, 0.01
@@ -137,7 +137,7 @@ def test_a_gradient_of_zero_gives_no_nan():
 @pytest.mark.parametrize("sparse", [False, True])
 def test_products_with_features_are_differentiable_twice(sparse):
     x = torch.where(FEATURES > 0, FEATURES, 0)
-    matrix = SparseMatrix.from_scipy(x.numpy()).to("cpu", FLOAT64) if sparse else x
+    matrix = sparse_matrix(x) if sparse else x
     v = normal(5, 2, seed=6).requires_grad_()
 
     def gradient(v):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.distributions import Bernoulli
 
-from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.objective import (
     PROBABILITY_MARGIN,
     edge_probabilities,
@@ -21,6 +20,7 @@ from graphglow.paper.objective import (
     smoothness,
 )
 from graphglow.settings import ObjectiveConfig
+from tiny_graphs import sparse_matrix
 
 DTYPE = torch.float64
 
@@ -111,7 +111,7 @@ def test_random_signs_are_signs_of_the_type_asked_for():
 def test_sketch_is_unbiased_in_every_inner_product(sparse):
     x = normal(4, 30)
     x[x.abs() < 0.7] = 0
-    given = SparseMatrix.from_scipy(x.numpy()).to("cpu", DTYPE) if sparse else x
+    given = sparse_matrix(x) if sparse else x
     exact = given.to_dense() @ given.to_dense().T
     draws = torch.stack([(s := sketch(given, 5, rng(seed))) @ s.T for seed in range(500)])
     assert draws.shape == (500, 4, 4)
@@ -125,8 +125,8 @@ def test_sketch_is_unbiased_in_every_inner_product(sparse):
 def test_sketch_is_exact_where_the_features_are_narrow(size):
     x = normal(4, 30)
     assert torch.equal(sketch(x, size, rng()), x)
-    matrix = SparseMatrix.from_scipy(x.numpy())
-    torch.testing.assert_close(sketch(matrix, size, rng()), x.float())
+    matrix = sparse_matrix(x)
+    torch.testing.assert_close(sketch(matrix, size, rng()), x)
 
 
 def test_entropy_loss_is_the_mean_negative_entropy():

@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 WIDE = 64
 """Columns from which on PyTorch's own product is ahead of the library's on a CPU."""
-INT32_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
@@ -40,33 +37,9 @@ class SparseMatrix:
     """The same as a dense matrix, where that multiplies faster (:meth:`with_dense`)."""
 
     @classmethod
-    def from_scipy(cls, matrix: sp.spmatrix | sp.sparray) -> "SparseMatrix":
-        csr = sp.csr_array(matrix)
-        csr.sum_duplicates()
-        csr.sort_indices()
-        position = sp.csr_array(
-            (np.arange(1, csr.nnz + 1), csr.indices, csr.indptr), shape=csr.shape, dtype=np.int64
-        ).tocsc()
-        width = _index_type(max(csr.nnz, *csr.shape))
-
-        def index(array: Any) -> Tensor:
-            return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(width)
-
-        return cls(
-            crow=index(csr.indptr),
-            col=index(csr.indices),
-            values=torch.from_numpy(np.asarray(csr.data, dtype=np.float32)),
-            crow_t=index(position.indptr),
-            col_t=index(position.indices),
-            order=index(position.data - 1),
-            shape=(int(csr.shape[0]), int(csr.shape[1])),
-        )
-
-    @classmethod
     def symmetric(cls, crow: Tensor, col: Tensor, values: Tensor, num_nodes: int) -> "SparseMatrix":
         """A symmetric ``[num_nodes, num_nodes]`` matrix from its CSR parts, columns sorted."""
-        width = _index_type(max(col.numel(), num_nodes))
-        crow, col = crow.to(width), col.to(width)
+        crow, col = crow.int(), col.int()
         return cls(crow, col, values, crow, col, None, (num_nodes, num_nodes))
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "SparseMatrix":
@@ -137,10 +110,6 @@ def _product(
     beside = dense.movedim(-2, 0)  # [M, .., F]: one product for the batch, its runs side by side
     product = csr_tensor(crow, col, values, shape) @ beside.flatten(1)
     return product.view(-1, *beside.shape[1:]).movedim(0, -2)
-
-
-def _index_type(largest: int) -> torch.dtype:
-    return torch.int32 if largest <= INT32_LIMIT else torch.int64
 
 
 def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
