@@ -19,11 +19,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphglow.lab.config import RunsConfig
+from graphglow.lab.config import RunsConfig, config_of
 from graphglow.lab.paper_tables import CITATION, NAMES, SOCIAL, Cell
 from graphglow.lab.rows import newest, read_rows
 from graphglow.lab.runs import Pretraining, learner_from, pretrained, reproduce
-from graphglow.lab.settings import config_of
 from graphglow.lab.tables import markdown
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER

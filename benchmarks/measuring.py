@@ -10,7 +10,7 @@ from torch.utils.benchmark import Timer
 from torch_geometric.data import Data
 
 from graphglow.graph import synthetic_graph
-from graphglow.lab.provenance import provenance
+from graphglow.lab.rows import provenance
 from graphglow.storage import append_line
 
 Row = dict[str, Any]

@@ -7,10 +7,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from graphglow.lab.config import read_settings
 from graphglow.lab.paper_tables import EXPERIMENTS
 from graphglow.lab.rows import rows_in
-from graphglow.lab.settings import read_settings
-from graphglow.lab.tables import tables_of, verdicts_of
+from graphglow.lab.tables import tables_of
 from marked_page import write_page
 
 
@@ -19,7 +19,6 @@ def tables(results: Path) -> dict[str, str]:
     tuned = read_settings(results / "settings.json")
     rows = rows_in(results / "reproduce", EXPERIMENTS)
     made = {name: tables_of(name, rows, tuned) for name in EXPERIMENTS}
-    made |= {f"verdicts{n}": verdicts_of(f"table{n}", rows, tuned) for n in (1, 2)}
     where = Counter(
         (row["provenance"]["machine"].get("gpu") or "CPU", row["provenance"]["versions"]["torch"])
         for row in rows

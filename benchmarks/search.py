@@ -3,15 +3,17 @@
     python benchmarks/search.py gcn --targets cora reed98 --trials 40
     python benchmarks/search.py graphglow --targets reed98 --sources cora citeseer pubmed
 
-Test labels are taken out of the graphs before anything else. The best settings go to
-results/settings.json, the facts of each search to results/search.jsonl. With ``--storage
-sqlite:///trials.db`` several processes share a study, and a rerun goes on up to ``--trials``.
+Spaces are those of Appendix C where it says. Test labels are taken out of the graphs before
+anything else. The best settings go to results/settings.json, the facts of each search to
+results/search.jsonl. With ``--storage sqlite:///trials.db`` several processes share a study, and a
+rerun goes on up to ``--trials``.
 """
 
 import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,28 +24,110 @@ from torch_geometric.data import Data
 
 from graphglow import fit, pretrain, transfer
 from graphglow.competitors import METHODS
-from graphglow.competitors.method import HIDDEN, Space
-from graphglow.competitors.variants import OBJECTIVES, PIVOT_SPACE
 from graphglow.errors import InputError
 from graphglow.graph import check_graph
-from graphglow.lab.provenance import provenance
+from graphglow.lab.config import config_of, key_of, read_settings
+from graphglow.lab.rows import provenance
 from graphglow.lab.runs import load_with_split
-from graphglow.lab.settings import config_of, key_of, read_settings
-from graphglow.settings import PaperConfig, PretrainConfig
+from graphglow.settings import ObjectiveConfig, PaperConfig, PretrainConfig
 from graphglow.storage import append_line, atomic_path
 from marked_page import RESULTS
 
+Space = Mapping[str, tuple[Any, ...]]
+
+ALL: Space = {
+    "learning_rate": (0.001, 0.005, 0.01, 0.05),
+    "dropout": (0.0, 0.2, 0.3, 0.5, 0.6),
+}
+WEIGHT_DECAY: Space = {"weight_decay": (0.0, 5e-5, 5e-4, 5e-3, 2e-2)}
+"""Appendix C does not say; here it is the same for every method that has a hidden layer."""
+GNN: Space = {**ALL, **WEIGHT_DECAY, "hidden": (16, 32, 64, 96)}
+ALPHA: Space = {"teleport": (0.1, 0.2, 0.5)}
+LINK: Space = {**ALL, "weight_decay": (0.0, 1e-4, 1e-3, 1e-2)}
+IDGL: Space = {
+    **ALL,
+    **WEIGHT_DECAY,
+    "hidden": (16, 64, 96, 128),
+    "threshold": (0.01,),
+    "input_weight": (0.5, 0.6, 0.7, 0.8),
+    "structure_momentum": (0.0, 0.1, 0.2),
+    "smoothness": (0.0, 0.1, 0.2),
+    "connectivity": (0.0, 0.1),
+    "sparsity": (0.1, 0.2),
+    "num_heads": (6, 9, 12),
+}
+VARIANT: Space = {
+    **ALL,
+    **WEIGHT_DECAY,
+    "embedding_size": (64,),
+    "input_weight": (0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
+    "refinements": (4,),
+    "encoder": ("gcn", "mlp"),
+    "num_pivots": (400,),
+}
+"""d, T, H and P are fixed; lambda has fewer values, and 1 besides: no learned graph at all."""
+REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
+TRAINED: Space = {
+    **VARIANT,
+    "objective": tuple(
+        ObjectiveConfig(smoothness=alpha, sparsity=rho)
+        for alpha, rho in product(REGULARISERS, repeat=2)
+    ),
+}
+
+SPACES: dict[str, Space] = {
+    "gcn": GNN,
+    "sage": GNN,
+    "gat": {**GNN, "attention_heads": (2, 4)},
+    "appnp": {**GNN, **ALPHA},
+    "gpr": {**GNN, **ALPHA},
+    "h2gcn": GNN,
+    "gcnii": {**GNN, "num_layers": (4, 8, 16, 32)},
+    "cpgnn": {
+        **GNN,
+        "estimator": ("mlp", "cheb"),
+        "propagations": (1, 2),
+        "adjacency": ("raw", "symmetric"),
+        "co_training": (0.0, 1.0),
+    },
+    "mlp": GNN,
+    "link": LINK,
+    "link-features": LINK,
+    "linkx": GNN,
+    "lds": {
+        "learning_rate": (1e-4, 1e-3, 1e-2, 1e-1),
+        "dropout": ALL["dropout"],
+        "hidden": (8, 16, 32, 64),
+        "inner_patience": (10, 20),
+        "window": (5, 10, 15),
+    },
+    "idgl": IDGL,
+    "idgl-anchor": {**IDGL, "num_anchors": (700, 1000, 1400)},
+    "vgcn": {
+        **GNN,
+        "edge_probability": (0.25, 0.5, 0.75, 0.99),
+        "temperature": (0.1, 0.5),
+        "prior_temperature": (0.1, 0.5),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+    },
+    "graphglow-dot": VARIANT,
+    "graphglow-knn": {**VARIANT, "neighbours": (5, 10, 20, 50)},
+    "graphglow-cosine": VARIANT,
+    "graphglow-attention": TRAINED,
+    "graphglow-star": TRAINED,
+    "random-theta": VARIANT,
+}
 PRETRAIN_SPACE: Space = {
     "learner_learning_rate": (0.01, 0.1),
-    "learner.embedding_size": HIDDEN,
+    "learner.embedding_size": (16, 32, 64, 96),
     "learner.num_heads": (4, 6),
-    "objective": OBJECTIVES["objective"],
+    "objective": TRAINED["objective"],
     "episodes": (1, 2, 3),
-    "refinements": PIVOT_SPACE["refinements"],
+    "refinements": VARIANT["refinements"],
 }
 """Appendix C: theta's step, its shape (d, H), the weights of its objective (alpha, rho), E and T.
 What is a setting of both parts is searched for the transfer only."""
-TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
+TRANSFER_SPACE: Space = {n: v for n, v in VARIANT.items() if n != "embedding_size"}
 """Appendix C, what the target's GNN is trained with; its width is the learner's d."""
 BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
 WIDER = {"graphglow-backbone": "graphglow", "random-backbone": "random-theta"}
@@ -70,7 +154,7 @@ def space_of(method: str) -> dict[str, tuple[Any, ...]]:
     wider: Space = {**BACKBONES, "encoder": ("gcn",)} if method in WIDER else {}
     base = WIDER.get(method, method)
     if base != "graphglow":
-        return {**METHODS[base].space, **wider}
+        return {**SPACES[base], **wider}
     space = {f"transfer.{name}": v for name, v in {**TRANSFER_SPACE, **wider}.items()}
     return space | {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
 

@@ -60,10 +60,10 @@ def reproduce(
     from graphglow.checks import one_of
     from graphglow.graph.load import data_folder
     from graphglow.lab import figures, runs, tables
+    from graphglow.lab.config import read_settings
     from graphglow.lab.open_world import standings, suite
     from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
     from graphglow.lab.rows import rows_in
-    from graphglow.lab.settings import read_settings
 
     one_of("the experiment", experiment, (*EXPERIMENTS, "all", suite.EXPERIMENT))
     whole = experiment == suite.EXPERIMENT

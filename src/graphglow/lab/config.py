@@ -1,10 +1,28 @@
-"""Which runs of experiments are made, and where; nothing here imports torch."""
+"""Which runs of experiments are made, and the tuned settings of methods; no torch at import.
 
-from dataclasses import dataclass
-from typing import get_args
+Tuned settings are in results/settings.json; ``benchmarks/search.py`` finds them.
+
+    {"gcn": {"cora": {"dropout": 0.5, "hidden": 64}},
+     "graphglow": {"reed98": {"pretrain": {"episodes": 2}, "transfer": {"dropout": 0.2}}}}
+
+Settings of graphglow depend on its sources too: those for given sources stand under
+``target < source+source``, the latest ones under the target alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from graphglow.checks import at_least, one_of
+from graphglow.errors import InputError
 from graphglow.settings import Device
+
+SETTINGS = Path("results/settings.json")
+Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Settings by method and target."""
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +57,58 @@ class RunsConfig:
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         one_of("device", self.device, get_args(Device))
+
+
+def read_settings(path: Path) -> Tuned:
+    """Read a settings file."""
+    from graphglow.storage import existing_file  # torch comes with it
+
+    try:
+        tuned = json.loads(existing_file(path, "the settings file").read_bytes())
+        whole = all(isinstance(given, dict) for each in tuned.values() for given in each.values())
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} is no settings file: it must be JSON ({error})") from error
+    if not whole:
+        raise InputError(f"{path} must hold settings by method and target")
+    return dict(tuned)
+
+
+def key_of(target: str, sources: Sequence[str]) -> str:
+    """Return where settings for a target under these sources stand in the file."""
+    return f"{target} < {'+'.join(sorted(sources))}" if sources else target
+
+
+def settings_of(
+    tuned: Tuned, method: str, target: str, sources: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the settings of a method on a target, for these sources if known; else none."""
+    known = tuned.get(method, {})
+    return dict(known.get(key_of(target, sources), known.get(target, {})))
+
+
+def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``first`` with what ``then`` says; settings in settings are merged too."""
+    out = dict(first)
+    for name, value in then.items():
+        both = isinstance(value, Mapping) and isinstance(out.get(name), Mapping)
+        out[name] = merged(out[name], value) if both else value
+    return out
+
+
+def config_of(kind: type[Config], settings: Mapping[str, Any], **fixed: Any) -> Config:
+    """Build a config from settings of the file; ``fixed`` ones go before them.
+
+    Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.
+    """
+    assert is_dataclass(kind)
+    known, kinds = [f.name for f in fields(kind) if f.init], get_type_hints(kind)
+    values = {**settings, **fixed}
+    for name, value in values.items():
+        if name not in known:
+            raise InputError(
+                f"{kind.__name__} has no setting {name!r}; it has {', '.join(known)}. "
+                "Correct the settings file."
+            )
+        if is_dataclass(kinds[name]) and isinstance(value, Mapping):
+            values[name] = config_of(kinds[name], value)
+    return kind(**values)

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from graphglow.errors import InputError
-from graphglow.lab.open_world.standings import LABELS, Standings, sweeps
+from graphglow.lab.open_world.standings import LABELS, Standings, curves
 from graphglow.lab.paper_tables import DAMAGES, GRAPH_NAMES, NAMES
 from graphglow.lab.rows import Row, newest
 from graphglow.lab.tables import MEASURES, SWEPT
@@ -87,24 +87,24 @@ def _training(rows: list[Row], path: Path) -> Path:
 
 def _suite(found: Standings, folder: Path) -> list[Path]:
     """Write accuracy along each axis, as means over graphs; along the first, of each graph too."""
-    swept = [sweep for sweep in sweeps(found) if len(sweep.targets) > 1]
-    if not swept:
-        return []
-    shown = [method for method in SHOWN if method in swept[0].means]
-    whole = [(sweep.axis, sweep.axis, sweep.means, sweep.errors) for sweep in swept]
-    each = [
-        (name, sweep.axis, means, 0 * means)
-        for sweep in swept[:1]
-        for name, means in sweep.targets.items()
-    ]
+    axes_of = curves(found)
+    panels = {
+        "open_world": [(axis, axis, part.groupby(level="x")) for axis, part in axes_of.items()],
+        "open_world_graphs": [
+            (target, axis, own.groupby(level="x"))
+            for axis, part in [*axes_of.items()][:1]
+            for target, own in part.groupby(level="target")
+        ],
+    }
     written = []
-    for file, panels, across in (("open_world", whole, 3), ("open_world_graphs", each, 5)):
-        figure, axes = _axes(len(panels), across)
-        for at, (title, axis, means, errors) in zip(axes, panels, strict=True):
+    for file, many in panels.items() if axes_of else ():
+        figure, axes = _axes(len(many), 3 if file == "open_world" else 5)
+        for at, (title, axis, groups) in zip(axes, many, strict=True):
+            means, errors = 100 * groups.mean(), 100 * groups.sem().fillna(0)
             at.set(title=title, xlabel=axis, ylabel="test accuracy, %")
-            for number, method in enumerate(shown):
-                y, error = 100 * means[method], 100 * errors[method]
-                _curve(at, means.index, y, error, LABELS[method], f"C{number}")
+            for number, method in enumerate(name for name in SHOWN if name in means):
+                line = means.index, means[method], errors[method]
+                _curve(at, *line, LABELS[method], f"C{number}")
             if axis == "labels per class":
                 at.set_xscale("log", base=2)
         written.append(_save(figure, axes, folder / f"{file}.svg"))

@@ -1,4 +1,4 @@
-"""Rows: one line of JSON for one run of one method on one target with one seed.
+"""Rows: one line of JSON for one run of one method on one target with one seed, and its origin.
 
 ``pandas.read_json(path, lines=True)`` reads a file of them. Rows are only ever added: of several
 rows about one run the last counts. ``setup`` is a digest of all that a result depends on but the
@@ -9,12 +9,22 @@ import gzip
 import hashlib
 import json
 import math
+import os
+import platform
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch_geometric
+
 from graphglow.errors import InputError, InputWarning
+from graphglow.version import __version__
 
 Row = dict[str, Any]
 REQUIRED = ("experiment", "cell", "method", "target", "seed")
@@ -96,3 +106,38 @@ def newest(rows: Iterable[Row]) -> list[Row]:
     setups = {(row["experiment"], row["cell"]): row.get("setup") for row in rows}
     mine = (row for row in rows if row.get("setup") == setups[row["experiment"], row["cell"]])
     return list({(row["experiment"], row["cell"], row["seed"]): row for row in mine}.values())
+
+
+def provenance() -> dict[str, Any]:
+    """Command, commit, machine, versions. ``GRAPHGLOW_COMMIT`` speaks where git cannot."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    program, *words = (Path(w).name if Path(w).is_absolute() else w for w in sys.argv)
+    if program in ("__main__.py", "graphglow"):
+        program = "graphglow"
+    else:
+        program = f"{Path(sys.executable).name} {program}"
+    return {
+        "command": " ".join([program, *words]),  # of absolute paths, the last part
+        "commit": os.environ.get("GRAPHGLOW_COMMIT") or _git_commit(),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cpu": platform.machine(), "cores": os.cpu_count(), "gpu": gpu},
+        "versions": {
+            "graphglow": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "torch_geometric": torch_geometric.__version__,
+            "cuda": torch.version.cuda,
+        },
+    }
+
+
+@cache
+def _git_commit() -> str:
+    """Return the commit of the source tree, marked where files differ from it."""
+    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    where = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip() or "unknown"

@@ -28,11 +28,9 @@ from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.perturb import PERTURBATIONS
 from graphglow.lab import Progress, no_progress
-from graphglow.lab.config import RunsConfig
+from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, settings_of
 from graphglow.lab.paper_tables import EVIDENCE, ON, OWN_LINES, PRETRAINED, Cell, split_of
-from graphglow.lab.provenance import provenance
-from graphglow.lab.rows import Row, as_line, digest, file_of, rows_in
-from graphglow.lab.settings import Tuned, config_of, merged, settings_of
+from graphglow.lab.rows import Row, as_line, digest, file_of, provenance, rows_in
 from graphglow.lab.structure_metrics import (
     edge_label_weights,
     observed_metrics,

@@ -5,7 +5,6 @@ of one target are not independent, so tests and standard errors count each targe
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -89,61 +88,31 @@ class Standings:
         return self.cells[known.all(axis=1)]
 
 
-class Line(NamedTuple):
-    """A method over all cells that it shares with ours; shares, not per cent."""
-
-    method: str
-    means: dict[str, float]
-    """By condition, over cells that all methods have."""
-    mean: float
-    """Over the conditions but that without features and attacks, each counting once."""
-    lead: float
-    """Of ours over it, in the mean over targets."""
-    error: float
-    """Standard error of the lead, over targets."""
-    p: float | None
-    """That of a paired t-test over targets; None for fewer than three."""
-    worst: float
-    """The least lead in a cell."""
-    wins: int
-    ties: int
-    losses: int
-    """Cells where ours is ahead, level and behind."""
+TITLES = ("mean", "ahead", "error", "worst", "wins", "ties", "losses")
 
 
-def lines_of(found: Standings) -> list[Line]:
-    """Return a line for each method, ours among them."""
-    from scipy.stats import ttest_1samp
+def leads_of(found: Standings) -> pd.DataFrame:
+    """Return a line for each method, ours among them; shares, not per cent.
 
-    conditions = found.whole().groupby(level="series")
-    lines = []
+    Means by condition are over cells that all methods have; ``mean`` is over the conditions but
+    that without features and attacks, each counting once. ``ahead`` is the lead of ours over the
+    method, with its standard error, in the mean over targets; ``worst`` the least in a cell; then
+    cells where ours is ahead, level and behind.
+    """
+    means = found.whole().groupby(level="series").mean().T
+    counted = [c for c in means if c != NO_FEATURES and not c.startswith("metattack")]
+    lines = {}
     for method in found.methods:
         leads = found.leads(method)
         if leads.empty:
             continue
-        means = conditions[method].mean().dropna().to_dict()
-        counted = [
-            mean
-            for name, mean in means.items()
-            if name != NO_FEATURES and not name.startswith("metattack")  # of one graph
-        ]
         each = leads.groupby(level="target").mean()
-        spread = len(each) > 2 and each.max() > each.min()
-        lines.append(
-            Line(
-                method,
-                means,
-                sum(counted) / len(counted) if counted else float("nan"),
-                float(each.mean()),
-                float(each.sem()) if len(each) > 1 else 0.0,
-                float(ttest_1samp(each, 0).pvalue) if spread else None,
-                float(leads.min()),
-                int((leads >= TIE).sum()),
-                int((leads.abs() < TIE).sum()),
-                int((leads <= -TIE).sum()),
-            )
-        )
-    return lines
+        level, error = leads.abs() < TIE, each.sem() if len(each) > 1 else 0.0
+        cells = ((leads >= TIE).sum(), level.sum(), (leads <= -TIE).sum())
+        mean = means.loc[method, counted].mean()
+        lines[method] = [mean, each.mean(), error, leads.min(), *cells]
+    table = pd.DataFrame.from_dict(lines, orient="index", columns=TITLES)
+    return means.join(table, how="right")
 
 
 def standings_table(rows: Iterable[Row]) -> str:
@@ -151,22 +120,21 @@ def standings_table(rows: Iterable[Row]) -> str:
     found = Standings(rows)
     if not found.runs:
         return NO_ROWS
-    lines, best = lines_of(found), LABELS[found.ours]
-    conditions = [name for name in SHOWN if any(name in line.means for line in lines)]
+    lines = leads_of(found)
+    conditions = [name for name in SHOWN if name in lines]
     table = []
-    for line in lines:
-        ours = line.method == found.ours
-        cells = [
-            LABELS[line.method],
-            _labels_of(line.method),
-            *(f"{100 * line.means[c]:.1f}" if c in line.means else "" for c in conditions),
-            f"{100 * line.mean:.1f}",
-            "" if ours else f"{100 * line.lead:+.1f} +- {100 * line.error:.1f}",
-            "" if ours else f"{100 * line.worst:+.1f}",
-            "" if ours else f"{line.wins} / {line.ties} / {line.losses}",
-        ]
+    for method, line in lines.iterrows():
+        ours = method == found.ours
+        means = [*conditions, "mean"]
+        cells = [LABELS[method], _labels_of(method)]
+        cells += ["" if pd.isna(line[c]) else f"{100 * line[c]:.1f}" for c in means]
+        cells += 3 * [""] if ours else [
+            f"{100 * line.ahead:+.1f} +- {100 * line.error:.1f}",
+            f"{100 * line.worst:+.1f}",
+            f"{line.wins:.0f} / {line.ties:.0f} / {line.losses:.0f}",
+        ]  # fmt: skip
         table.append([f"**{cell}**" if ours and cell else cell for cell in cells])
-    titles = ["", "labels", *conditions, "mean", f"{best} ahead by", "worst"]
+    titles = ["", "labels", *conditions, "mean", f"{LABELS[found.ours]} ahead by", "worst"]
     return markdown([*titles, "wins / ties / losses"], table)
 
 
@@ -177,33 +145,20 @@ def _labels_of(method: str) -> str:
     return "pool" if method in POOL else "train only" if method == "instant-0.2" else "split"
 
 
-class Sweep(NamedTuple):
-    """Accuracy along an axis: by swept value (rows) and method (columns), with standard errors."""
+def curves(found: Standings) -> dict[str, pd.DataFrame]:
+    """Return accuracy along each axis: targets and swept values (rows) by methods.
 
-    axis: str
-    means: pd.DataFrame
-    errors: pd.DataFrame
-    targets: dict[str, pd.DataFrame]
-    """The means of each target that has every point."""
-
-
-def sweeps(found: Standings) -> list[Sweep]:
-    """Return a sweep for each axis with two points or more that most targets have."""
+    Of points that most targets have, and of targets that have every such point.
+    """
     whole = found.whole()[[name for name in found.methods if name != BEST]]
-    made = []
+    made = {}
     for axis, points in AXES.items():
-        at = {x: whole.xs(name, level="series") for x, name in points.items()
-              if name in whole.index.get_level_values("series")}  # fmt: skip
-        most = max(map(len, at.values()), default=0)
-        at = {x: cells for x, cells in at.items() if len(cells) > MOSTLY * most}
-        shared = (
-            sorted(set.intersection(*(set(cells.index) for cells in at.values()))) if at else []
-        )
-        if len(at) > 1 and shared:
-            means = pd.DataFrame({x: cells.loc[shared].mean() for x, cells in at.items()}).T
-            errors = pd.DataFrame({x: cells.loc[shared].sem() for x, cells in at.items()}).T
-            each = {
-                name: pd.DataFrame({x: c.loc[name] for x, c in at.items()}).T for name in shared
-            }
-            made.append(Sweep(axis, means, errors.fillna(0.0), each))
+        x = {name: value for value, name in points.items()}
+        part = whole[whole.index.isin(x, level="series")].rename(index=x, level="series")
+        count = part.groupby(level="series").size()
+        kept = count.index[count > MOSTLY * count.max()]
+        part = part[part.index.isin(kept, level="series")]
+        part = part[part.groupby(level="target").transform("size") == len(kept)]
+        if len(kept) > 1 and len(part):
+            made[axis] = part.rename_axis(index={"series": "x"}).sort_index()
     return made

@@ -32,8 +32,7 @@ from graphglow.lab.open_world.methods import (
     settings_of,
 )
 from graphglow.lab.open_world.targets import CONDITIONS, Target, attacked_files, draw, find_targets
-from graphglow.lab.provenance import provenance
-from graphglow.lab.rows import Row, digest, rows_in
+from graphglow.lab.rows import Row, digest, provenance, rows_in
 from graphglow.lab.runs import Outcome, make_rows, sentence
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device

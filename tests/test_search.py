@@ -3,7 +3,7 @@
 import pytest
 
 from graphglow.competitors import METHODS
-from graphglow.lab.spaces import SPACES
+from search import SPACES
 
 
 def test_every_method_has_a_space():

@@ -7,8 +7,8 @@ import pytest
 
 from graphglow.competitors import METHODS
 from graphglow.errors import InputError
+from graphglow.lab.config import config_of, merged, read_settings, settings_of
 from graphglow.lab.paper_tables import OWN_LINES, PRETRAINED
-from graphglow.lab.settings import config_of, merged, read_settings, settings_of
 from graphglow.settings import PaperConfig, PretrainConfig
 
 OURS = Path(__file__).parents[2] / "results" / "settings.json"
