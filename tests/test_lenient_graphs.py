@@ -68,9 +68,9 @@ def test_what_is_no_graph_is_one_sentence():
 
 
 def test_learners_say_what_they_are():
-    assert repr(graphglow.load_learner("untrained")) == "EvidenceLearner(version 2; untrained)"
+    assert repr(graphglow.load_learner("untrained")) == "EvidenceLearner(version 3; untrained)"
     known = repr(graphglow.load_learner())
-    assert known.startswith("EvidenceLearner(version 2; trained on ")
+    assert known.startswith("EvidenceLearner(version 3; trained on ")
     assert known.endswith(" graphs: acm, airports-brazil, airports-europe, ..., 2026-11-18)")
     paper = repr(graphglow.load_learner("paper"))
     assert "trained on 7 graphs: cora, citeseer, pubmed, ..., 2026-" in paper

@@ -72,7 +72,7 @@ def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
         return NO_ROWS
     today = RunsConfig()
     scores = [Score(c, found[c.key], run_of(c, 0, tuned, today).setup) for c in cells]
-    table = TABLES.get(name, lambda some: _grid("method", some, beside=_printed))(scores)
+    table = TABLES[name](scores) if name in TABLES else _grid("method", scores, beside=_printed)
     notes = [ALONE] * any(s.alone for s in scores) + [OUTDATED] * any(s.outdated for s in scores)
     return table + "".join(f"\n- {sentence}" for sentence in notes) + "\n" * bool(notes)
 
