@@ -133,7 +133,7 @@ def test_weights_of_networkx_are_numbers(weight):
     nx.set_edge_attributes(given, weight, "weight")
     for door in (DOORS[name] for name in ("refine", "audit", "explain_pair")):
         with pytest.raises(
-            graphglow.InputError, match="Column 'weight' of the edges of graph has .* in row 1"
+            graphglow.InputError, match=r"Column 'weight' of the edges of graph has .* in row 1"
         ):
             door(given)
 
