@@ -18,9 +18,8 @@ from typing import TypeVar
 
 import torch
 
-from graphglow.evidence.frozen import FrozenGraph
+from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.stored import load_state, save_state
 from measuring import random_graph, stamped
 

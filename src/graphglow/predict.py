@@ -19,9 +19,8 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, number, one_of
 from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
-from graphglow.evidence.frozen import FrozenGraph
+from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
