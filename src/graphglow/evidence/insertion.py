@@ -263,8 +263,8 @@ class _Insertion:
             "ax": unit(ax), "aax": aax, "diff": unit(x - ax), "link": link,
             "spectral": linalg.leading_map(old["link"], RANKS[1])(link), "role": self._role(),
         }  # fmt: skip
-        weight = frozen.channels["spectral"].weight
-        rank = link.shape[1] if weight is None else len(weight) - 1
+        solved = frozen.channels["spectral"].weight
+        rank = link.shape[1] if solved is None else len(solved) - 1
         length = given.with_values(given.value.square()).sums().sqrt().clamp_min(1e-12)
         for name in ("ax", "aax", "diff", "role"):
             self._ridge(name, self.views[name])
