@@ -59,6 +59,8 @@ class Task(ABC):
     """
 
     val_weight: Tensor | None = None
+    least_accuracy: float = 0.0
+    """Validation accuracies up to this one count as equal, and the loss decides."""
 
     def __init__(
         self, graph: Graph, generators: Sequence[torch.Generator], *, capture: bool
@@ -246,6 +248,7 @@ class Loop:
 
     @torch.no_grad()
     def _keep_if_better(self, accuracy: Tensor, loss: Tensor) -> None:
+        accuracy = accuracy.clamp_min(self.task.least_accuracy)
         better = (accuracy > self.best_accuracy) | (
             (accuracy == self.best_accuracy) & (loss < self.best_loss)
         )
@@ -308,6 +311,22 @@ def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | Non
     """
     right = (logits.index_select(0, nodes).argmax(1) == labels).double()
     return (right if weight is None else right * weight).mean()
+
+
+def best_epoch(history: Sequence[Epoch], least_accuracy: float = 0.0) -> Epoch:
+    """The epoch that :class:`Loop` keeps."""
+    return max(history, key=lambda one: (max(one.val_accuracy, least_accuracy), -one.val_loss))
+
+
+def accuracy_by_luck(labels: Tensor, weight: Tensor | None = None) -> float:
+    """The accuracy of the majority class plus one standard error: [M], weight [M] of mean 1.
+
+    Where a class is rare, untrained weights get this far if a few nodes are lucky.
+    """
+    weight = torch.ones(len(labels)) if weight is None else weight.cpu()
+    share = min(1.0, float(torch.bincount(labels.cpu(), weight.double()).max()) / len(labels))
+    spread = share * (1 - share) * float(weight.double().square().mean())
+    return share + math.sqrt(spread / len(labels))
 
 
 def balancing(labels: Tensor) -> Tensor:
