@@ -37,11 +37,11 @@ from graphglow.audit import audit, load_auditor
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import COMPARED, shift_to
 from graphglow.auditing.episodes import Damaged, damaged
-from graphglow.auditing.pair_inputs import build_pair_inputs
+from graphglow.auditing.pair_features import build_pair_inputs
 from graphglow.auditing.pretraining import (
     RANDOM,
-    TrainingBatch,
-    draw_batch,
+    EpisodeEvidence,
+    episode_evidence,
     fit_auditor,
     hard_pairs,
 )
@@ -185,11 +185,11 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     inputs = build_pair_inputs(known_graph(made.data), generator)
     tables = build_reference_tables(inputs, generator)
     evidence, context = evidence_of(inputs, tables, pairs), tables.context
-    scores = (auditor.pair_scores if hidden else auditor.edge_scores)(evidence, context)
+    scores = auditor.scores(evidence, context, missing=hidden)
     row: dict = {"seconds": round(time.perf_counter() - began, 2), "judged": len(y)}
     if not hidden:
         free = pairs_without_edge(inputs, COMPARED, generator)
-        others = [auditor.edge_scores(evidence_of(inputs, tables, p), context) for p in free]
+        others = [auditor.scores(evidence_of(inputs, tables, p), context) for p in free]
         share, slope = auditor.false_share(scores, *others, context)
         p = (slope * scores + shift_to(slope * scores, share.estimate)).sigmoid().numpy()
         worst = np.argsort(p)[: max(1, len(p) // 100)]
@@ -237,7 +237,7 @@ def attacked_row(folder: Path, auditor: Auditor, rate: str, *, labels: bool) -> 
     clean, data = (load_graph(folder / f"cora-metattack-{r}.npz") for r in ("00", rate))
     made = [damaged(d, torch.Generator(), kinds=[], false_share=0.0).data for d in (clean, data)]
     keys = [d.edge_index[0] * d.num_nodes + d.edge_index[1] for d in made]
-    attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0], [])
+    attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0])
     if labels:
         attacked.data.train_mask = data.train_mask
     return row_of(attacked, auditor, seed=0, gae=not labels)
@@ -273,14 +273,14 @@ def graph(path: Path | str) -> Data:
     return load_graph(path)
 
 
-def draw(config: AuditPretrainConfig, task: tuple[Path | None, int]) -> TrainingBatch | None:
+def draw(config: AuditPretrainConfig, task: tuple[Path | None, int]) -> EpisodeEvidence | None:
     path, number = task
-    return draw_batch(None if path is None else graph(path), number, config)
+    return episode_evidence(None if path is None else graph(path), number, config)
 
 
 def batches_of(
     graphs: list[Path], rounds: int, config: AuditPretrainConfig, workers: int
-) -> list[TrainingBatch]:
+) -> list[EpisodeEvidence]:
     """One episode of each graph in a round (a college's three tasks take turns), and some random
     graphs.
     """
@@ -294,7 +294,7 @@ def batches_of(
     return [batch for batch in drawn if batch is not None]
 
 
-def make_auditor(batches: list[TrainingBatch], config: AuditPretrainConfig) -> Auditor:
+def make_auditor(batches: list[EpisodeEvidence], config: AuditPretrainConfig) -> Auditor:
     """Families weigh as the root of their episodes; random graphs twice that."""
     kind = {one.source: one.source if one.source == RANDOM else family_of(one.source)
             for one in batches}  # fmt: skip
