@@ -62,16 +62,21 @@ class Score:
         return f"{found} ({'; '.join(told)})" if told else found
 
 
-def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
-    """Return the tables of an experiment as Markdown."""
+def scores_of(name: str, rows: Iterable[Row], tuned: Tuned) -> list[Score]:
+    """Return the scores of the cells of an experiment that have rows."""
     found: dict[str, list[Row]] = {}
     for row in newest(row for row in rows if row["experiment"] == name):
         found.setdefault(row["cell"], []).append(row)
     cells = [cell for cell in EXPERIMENTS[name]() if cell.key in found]
-    if not cells:
-        return NO_ROWS
     today = RunsConfig()
-    scores = [Score(c, found[c.key], run_of(c, 0, tuned, today).setup) for c in cells]
+    return [Score(c, found[c.key], run_of(c, 0, tuned, today).setup) for c in cells]
+
+
+def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
+    """Return the tables of an experiment as Markdown."""
+    scores = scores_of(name, rows, tuned)
+    if not scores:
+        return NO_ROWS
     table = TABLES[name](scores) if name in TABLES else _grid("method", scores, beside=_printed)
     notes = [ALONE] * any(s.alone for s in scores) + [OUTDATED] * any(s.outdated for s in scores)
     return table + "".join(f"\n- {sentence}" for sentence in notes) + "\n" * bool(notes)

@@ -3,8 +3,7 @@
 Every method has the same labels. Those that train a model *split* them: training nodes train,
 validation nodes say when to stop and what to take. Others have the *pool*, training and validation
 nodes together: ``predict`` and its control need no validation, bags validate on each fold in turn.
-``results/open_world_settings.jsonl`` has the rows by which settings were chosen
-(``benchmarks/open_world.py --choose``).
+``results/archive/open_world_settings.jsonl.gz`` has the rows by which settings were chosen.
 """
 
 import time
