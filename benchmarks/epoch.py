@@ -18,8 +18,7 @@ from graphglow.device import resolve_device
 from graphglow.graph.load import data_folder
 from graphglow.lab.runs import load_with_split
 from graphglow.settings import LearnerConfig
-from marked_page import RESULTS
-from measuring import Row, random_graph, write_rows
+from measuring import RESULTS, Row, random_graph, write_rows
 
 
 def measured(data: Data, args: argparse.Namespace) -> Row:

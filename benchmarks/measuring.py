@@ -14,6 +14,7 @@ from graphglow.lab.rows import provenance
 from graphglow.storage import append_line
 
 Row = dict[str, Any]
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 def median_seconds(step: Callable[[], object], min_seconds: float = 1.0) -> float:
@@ -51,8 +52,3 @@ def write_rows(out: Path, benchmark: str, device: torch.device, rows: Iterable[R
     for row in stamped(benchmark, device, rows):
         append_line(out, json.dumps(row))
         print({name: v for name, v in row.items() if name != "provenance"}, flush=True)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file; none if it is absent."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

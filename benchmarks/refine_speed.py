@@ -14,8 +14,7 @@ from torch_geometric.data import Data
 
 from graphglow import audit, fit, load_graph, refine
 from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
-from marked_page import RESULTS
-from measuring import Row, random_graph, write_rows
+from measuring import RESULTS, Row, random_graph, write_rows
 
 
 def rows(args: argparse.Namespace, device: torch.device) -> Iterator[Row]:

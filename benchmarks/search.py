@@ -31,7 +31,7 @@ from graphglow.lab.rows import provenance
 from graphglow.lab.runs import load_with_split
 from graphglow.settings import ObjectiveConfig, PaperConfig, PretrainConfig
 from graphglow.storage import append_line, atomic_path
-from marked_page import RESULTS
+from measuring import RESULTS
 
 Space = Mapping[str, tuple[Any, ...]]
 

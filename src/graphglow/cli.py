@@ -151,7 +151,10 @@ def _run(words: list[str]) -> None:
     command = getattr(module, name)
     if flag := getattr(module, "CHOSEN_BY", None):  # --learner, --kind or --method: which settings
         command = _with_settings(command, module.settings_for(_value_of(flag, rest)))
-    _parse(command, rest, f"graphglow {name}")()
+    bound = _parse(command, rest, f"graphglow {name}")
+    if (reading := bound.keywords.get("reading")) is not None:
+        reading.check_columns(bound.keywords.get("target"), *bound.keywords.get("sources", ()))
+    bound()
 
 
 def _value_of(flag: str, words: list[str]) -> str | None:
@@ -182,12 +185,12 @@ def _with_settings(command: Callable[..., None], kind: type) -> Callable[..., No
     return changed
 
 
-def _parse(command: Callable[..., None], words: list[str], prog: str) -> Callable[[], None]:
+def _parse(command: Callable[..., None], words: list[str], prog: str) -> "functools.partial[None]":
     """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage."""
     import tyro
 
     @functools.wraps(command)
-    def bind(**given: object) -> Callable[[], None]:
+    def bind(**given: object) -> "functools.partial[None]":
         return functools.partial(command, **given)
 
     bind.__signature__ = signature = inspect.signature(command)  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from graphglow.competitors import fit
 from graphglow.device import resolve_device
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import DATASETS, load_graph
-from graphglow.graph.perturb import add_edges
+from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import NAMES, accuracy, bag, refine_pool, untrained_like
 from graphglow.lab.open_world.targets import few_labels

@@ -29,7 +29,7 @@ from graphglow.gnn.train import Epoch, accuracy, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.graph.tables import Columns
+from graphglow.graph.table_file import Columns
 from graphglow.graph.write import class_names, own_ids, prediction_frame
 from graphglow.linalg.rows import times, unit_unless_short
 from graphglow.messages import Messages

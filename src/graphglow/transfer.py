@@ -115,8 +115,8 @@ def transfer(
         return _transfer_paper(data, chosen, config, on_epoch, observer, checkpoint)
     if observer is not None or checkpoint is not None:
         raise InputError(
-            "observer and checkpoint need a learner of the paper's kind; under an evidence learner "
-            "a training takes seconds. Leave them out."
+            "observer and checkpoint must go with a learner of the paper's kind; leave them out "
+            "under an evidence learner, where a training takes seconds"
         )
     assert isinstance(config, TransferConfig)
     return _transfer_evidence(data, chosen, config, on_epoch)

@@ -78,6 +78,13 @@ class GraphFlags:
         if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
             raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
 
+    def check_columns(self, *names: str | None) -> None:
+        """Raise if tables have no column by a name in ``--columns``; torch is not loaded."""
+        from graphglow.graph.table_file import check_columns
+
+        for name in filter(None, names):
+            check_columns(name, read_columns(self.columns))
+
     @property
     def of_tables(self) -> dict[str, Any]:
         """How tables are read."""

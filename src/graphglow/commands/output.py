@@ -132,8 +132,7 @@ def check_output(
         suffixes: It must have one of these.
         inputs: Files that the command reads: the output may never be one of them.
     """
-    from graphglow.graph.load import pair_of_tables
-    from graphglow.graph.table_file import require_pyarrow
+    from graphglow.graph.table_file import require_pyarrow, tables_at
     from graphglow.storage import check_folder
 
     path = path.expanduser()
@@ -144,7 +143,8 @@ def check_output(
     try:
         for name in map(str, filter(None, inputs)):
             learner = SHIPPED / f"{name.lower()}.safetensors"
-            if any(_holds(part, path) for part in (name, learner, *(pair_of_tables(name) or ()))):
+            read = (name, learner, *(tables_at(name) or ()))
+            if any(_holds(part, path) for part in read if part is not None):
                 raise InputError(f"{path} is one of the inputs: choose another output")
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is no regular file: choose another output")
