@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import Model
+from graphglow.settings import BackboneConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """What a backbone is built from."""
 
-    config: Model
+    config: BackboneConfig
     """Depth, encoder, and what some kinds have besides."""
     num_features: int
     num_classes: int

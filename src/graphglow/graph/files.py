@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph.features import encode_labels
 from graphglow.graph.split import MASKS, SPLITS, mask_from
 from graphglow.storage import existing_file
@@ -164,7 +164,7 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
         raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
     known = {*TENSORS, *OWN_NAMES, *SPLITS, *MASKS}
     for name in set(map(str, fields)) - known:  # a random split would be used in place of "tarin"
-        if near := nearest(name, known - set(fields), 0.75):
+        if near := did_you_mean(name, known - set(fields), 0.75):
             raise InputError(f"{what} has {name!r}{near}, which is not read. Rename it.")
     data = Data()
     for name in TENSORS:

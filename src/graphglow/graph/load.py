@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data, Dataset
 from torch_geometric.data.data import BaseData
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph import files, objects
 from graphglow.graph.check import carry_check, check_graph, check_masks, one_graph
 from graphglow.graph.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
@@ -219,7 +219,7 @@ def check_source(source: str) -> None:
     if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
         raise InputError(f"There is no graph file {source}. Check the path.")
     raise InputError(
-        f"There is no graph {source!r}{nearest(source, DATASETS)}. Give a known name "
+        f"There is no graph {source!r}{did_you_mean(source, DATASETS)}. Give a known name "
         f"({', '.join(sorted(DATASETS))}), or a path ({ACCEPTED})."
     )
 

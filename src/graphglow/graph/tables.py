@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph.features import (
     encode_alike,
     encode_columns,
@@ -173,7 +173,11 @@ def _find(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
             f"{table.what} has {' and '.join(found)}, which may both be the {role}. Say which: "
             f"--columns {role}={found[0]}."
         )
-    if not found and role in ("split", "weight") and (near := nearest(role, table.columns, 0.8)):
+    if (
+        not found
+        and role in ("split", "weight")
+        and (near := did_you_mean(role, table.columns, 0.8))
+    ):
         warn(f"{table.what} has no {role} column{near}; call it {role} if it is meant so")
     return found[0] if found else None
 
@@ -191,7 +195,7 @@ def _need(role: str, table: Table, chosen: Mapping[str, str]) -> str:
 def _missing(what: str, table: Table, *wanted: str, role: str | None = None) -> InputError:
     """An error about a column that is not there: which are, and which has a name most like it."""
     names = table.columns
-    near = [found for name in wanted if (found := nearest(name, names, 0.65))]
+    near = [found for name in wanted if (found := did_you_mean(name, names, 0.65))]
     listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     text = f"{table.what} has no {what}; it has {listed or 'none'}{near[0] if near else ''}."
     how = f' Say which: --columns {role}=NAME (in Python columns={{"{role}": "NAME"}}).'

@@ -96,11 +96,8 @@ def _mapped(
     make: Callable[[Any, Job], Any], shared: Any, jobs: Iterable[Job], c: RunsConfig
 ) -> Any:
     """Results in the order in which they end."""
-    workers, gpus = c.workers, float(c.device == "cuda")
-    if c.ray is None:
-        here = resolve_device(c.device).type
-        workers = workers or (1 if here == "cuda" else torch.get_num_threads())
-    return map_blocks(make, shared, jobs, workers=workers, ray=c.ray, gpus=gpus, ordered=False)
+    gpus = float(c.device == "cuda")
+    return map_blocks(make, shared, jobs, workers=c.workers, ray=c.ray, gpus=gpus, ordered=False)
 
 
 # Graphs and learners
