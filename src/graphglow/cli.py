@@ -147,7 +147,11 @@ def _run(words: list[str]) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     module = importlib.import_module(f"graphglow.commands.{name}")
-    _parse(getattr(module, name), rest, f"graphglow {name}", getattr(module, "CHOSEN_BY", None))()
+    chosen_by = getattr(module, "CHOSEN_BY", None)
+    bound = _parse(getattr(module, name), rest, f"graphglow {name}", chosen_by)
+    if (reading := bound.keywords.get("reading")) is not None:
+        reading.check_columns(bound.keywords.get("target"), *bound.keywords.get("sources", ()))
+    bound()
 
 
 def _parse(
@@ -155,23 +159,23 @@ def _parse(
     words: list[str],
     prog: str,
     chosen_by: tuple[str, Callable[[str | None], type]] | None,
-) -> Callable[[], None]:
+) -> "functools.partial[None]":
     """Return ``command`` with its arguments; raise :class:`InputError` on bad usage.
 
     ``chosen_by`` is a flag, such as ``--kind``, by which the class of the settings is chosen.
     """
     import tyro
 
-    def bind(**given: Any) -> Callable[[], None]:
+    def bind(**given: Any) -> "functools.partial[None]":
         return functools.partial(command, **given)
 
     signature = inspect.signature(command)
     if chosen_by is not None:
         flag, settings_of = chosen_by
-        after = zip(words, [*words[1:], ""], strict=True)
+        after = zip(words, [*words[1:], ""], strict=False)
         values = [following for word, following in after if word == flag]
         values += [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
-        chosen = Annotated[settings_of(values[-1] if values else None), tyro.conf.arg(name="")]
+        chosen: Any = Annotated[settings_of(values[-1] if values else None), tyro.conf.arg(name="")]
         own = [
             one.replace(annotation=chosen) if one.name == "settings" else one
             for one in signature.parameters.values()

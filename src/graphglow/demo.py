@@ -22,7 +22,7 @@ from graphglow.competitors import fit
 from graphglow.device import resolve_device
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import DATASETS, load_graph
-from graphglow.graph.perturb import add_edges
+from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import NAMES, accuracy, bag, refine_pool, untrained_like
 from graphglow.lab.open_world.targets import few_labels
@@ -166,7 +166,7 @@ def run_demo(
     rows: list[Row] = []
     refined = None
     try:
-        for made, described in map_blocks(run_job, shared, jobs, workers=workers, ordered=False):
+        for made, described in map_blocks(run_job, shared, jobs):
             rows += made
             refined = refined or described
             progress(made[0].target, len({(row.target, row.seed) for row in rows}), len(jobs))

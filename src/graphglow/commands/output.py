@@ -125,8 +125,7 @@ def check_output(
     inputs: Sequence[object] = (),
 ) -> Path:
     """Return ``path`` if a file can be written there, which may not be one of the ``inputs``."""
-    from graphglow.graph.load import pair_of_tables
-    from graphglow.graph.table_file import require_pyarrow
+    from graphglow.graph.table_file import require_pyarrow, tables_at
     from graphglow.storage import check_folder
 
     path = path.expanduser()
@@ -137,7 +136,8 @@ def check_output(
     try:
         for name in map(str, filter(None, inputs)):
             shipped = SHIPPED / f"{name.lower()}.safetensors"
-            if any(_holds(part, path) for part in (name, shipped, *(pair_of_tables(name) or ()))):
+            read = (name, shipped, *(tables_at(name) or ()))
+            if any(_holds(part, path) for part in read if part is not None):
                 raise InputError(f"{path} is one of the inputs: choose another output")
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is no regular file: choose another output")

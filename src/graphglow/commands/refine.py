@@ -136,7 +136,7 @@ def _refine_result(
 ) -> None:
     """Write the graph of a trained GNN's messages."""
     from graphglow.graph import write_graph
-    from graphglow.graph.describe import describe
+    from graphglow.graph.load import describe
     from graphglow.refine import usual_top_k
     from graphglow.result import TransferResult
 
