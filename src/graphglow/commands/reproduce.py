@@ -6,7 +6,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from graphglow.commands.flags import DataRoot, Json, Names, Switch
-from graphglow.commands.output import check_output, print_json, print_text, warn
+from graphglow.commands.output import check_output, print_json, print_note, print_text
 from graphglow.commands.progress import progress_bar
 from graphglow.errors import InputError
 from graphglow.lab.config import RunsConfig
@@ -112,7 +112,7 @@ def reproduce(
                 )
         facts |= outcome._asdict()
         for error, count in outcome.errors.items():
-            warn(f"{count} failed: {error}")
+            print_note(f"{count} failed: {error}")
         if not json:
             said = f"{outcome.made:,} rows made, {outcome.failed:,} failed, {outcome.left:,} left"
             print_text(f"{said}, in {outcome.seconds:.0f} s; rows: {out}\n")
@@ -121,7 +121,7 @@ def reproduce(
         for name in names:
             path = figures.write_figure(name, rows, pictures.expanduser())
             if path is not None:
-                warn(f"picture: {path}")
+                print_note(f"picture: {path}")
     if json:
         print_json(facts)
         return

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph.features import encode_columns, encode_labels
 from graphglow.graph.split import MASKS, SPLITS, mask_from
 from graphglow.graph.table_file import Columns, Roles, is_frame, one_sentence, open_table
@@ -153,7 +153,7 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
         found = ", ".join(held[:10]) or "nothing"
         raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
     for name in set(map(str, fields)) - NAMES:  # a random split would be used in place of "tarin"
-        if near := nearest(name, NAMES - set(fields), 0.75):
+        if near := did_you_mean(name, NAMES - set(fields), 0.75):
             raise InputError(f"{what} has {name!r}{near}, which is not read. Rename it.")
     data = Data()
     for name in TENSORS:

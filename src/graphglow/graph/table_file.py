@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 MISSING = ["", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "None"]
@@ -260,7 +260,7 @@ def need_column(role: str, table: Table, chosen: Mapping[str, str]) -> str:
 def missing_column(what: str, table: Table, wanted: Sequence[str]) -> InputError:
     """An error that lists the columns, and the one whose name is most like those ``wanted``."""
     names = table.columns
-    near = [found for name in wanted if (found := nearest(name, names, 0.65))]
+    near = [found for name in wanted if (found := did_you_mean(name, names, 0.65))]
     listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return InputError(
         f"{table.what} has no {what}; it has {listed or 'none'}{near[0] if near else ''}."

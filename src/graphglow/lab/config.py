@@ -42,7 +42,7 @@ class RunsConfig:
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one; on Ray, cuda asks for a GPU a run."""
     workers: int | None = None
-    """Runs at the same time; None: one per core, one on a GPU."""
+    """Runs at the same time, on a Ray of this machine (needs the extra ray); None: one by one."""
     ray: str | None = None
     """Make runs on Ray: local, or the address of a cluster. Needs the extra ray."""
     seconds: float | None = None

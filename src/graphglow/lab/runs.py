@@ -141,13 +141,15 @@ def make_rows(
 
 
 def mapped(function: Any, known: Any, jobs: Iterable[Any], config: RunsConfig) -> Any:
-    """Map jobs in any order, in as many processes as the config asks for, or on Ray."""
-    workers, gpus = config.workers, float(config.device == "cuda")
-    if config.ray is None:
-        here = resolve_device(config.device).type
-        workers = workers or (1 if here == "cuda" else torch.get_num_threads())
+    """Map jobs in any order: one after the other, or on as many Ray workers as asked for."""
     return map_blocks(
-        function, known, jobs, workers=workers, ray=config.ray, gpus=gpus, ordered=False
+        function,
+        known,
+        jobs,
+        workers=config.workers,
+        ray=config.ray,
+        gpus=float(config.device == "cuda"),
+        ordered=False,
     )
 
 
