@@ -192,12 +192,6 @@ def test_the_seed_decides_the_initial_weights(variant):
     assert not torch.equal(first, weights(8))
 
 
-def test_making_a_learner_leaves_the_global_random_state_alone():
-    before = torch.random.get_rng_state()
-    StructureLearner(config(similarity="attention"), seed=1)
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
 def test_attention_with_more_heads_than_width_keeps_one_number_per_head():
     learner = StructureLearner(config(similarity="attention", embedding_size=2, num_heads=5))
     assert learner.structure(torch.ones(4, 2), torch.tensor([0, 1])).gamma().shape == (4, 2)
