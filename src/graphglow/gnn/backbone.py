@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import Model
+from graphglow.settings import BackboneConfig
 
 Outputs = tuple[Tensor, Tensor]
 """Embeddings for the next structure [N, hidden], and logits [N, C]."""
@@ -51,7 +51,7 @@ class Backbone(nn.Module, ABC):
     """Whether a trained one can run on more nodes; False where it has a weight per node."""
 
     def __init__(
-        self, config: Model, graph: Graph, hidden: int, generator: torch.Generator
+        self, config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
     ) -> None:
         super().__init__()
         self.config = config

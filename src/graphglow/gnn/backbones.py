@@ -30,7 +30,7 @@ from graphglow.gnn.propagation import (
     encode,
 )
 from graphglow.graph import Graph
-from graphglow.settings import Model
+from graphglow.settings import BackboneConfig
 
 
 class GCN(Backbone):
@@ -346,6 +346,8 @@ def backbones_that(can: Callable[[type[Backbone]], bool]) -> str:
     return ", ".join(sorted(name for name, kind in BACKBONES.items() if can(kind)))
 
 
-def build_gnn(config: Model, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
+def build_gnn(
+    config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
+) -> Backbone:
     """A new GNN for a graph, ``hidden`` wide."""
     return backbone_class(config.backbone)(config, graph, hidden, generator)
