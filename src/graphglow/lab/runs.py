@@ -1,6 +1,6 @@
 """One engine for experiments: the runs that have no row yet are made, and each leaves a row.
 
-A run is a cell with a seed; it is known by its setup and seed (:mod:`graphglow.lab.rows`). So a
+A run is a cell with a seed; it is known by its setup and seed (``row_files.py``). So a
 changed setting makes a cell run anew. Rows are appended as runs end: after Ctrl-C or a kill the
 same command goes on. The second half of this file makes the runs of the paper's cells, where cells
 that ask for the same run share it.
@@ -30,7 +30,7 @@ from graphglow.graph.synthetic import PERTURBATIONS
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_settings
 from graphglow.lab.paper_tables import BY_EVIDENCE, ON, OWN_LINES, TRANSFERRED, Cell, split_of
-from graphglow.lab.rows import Row, as_line, digest, file_of, provenance, rows_in
+from graphglow.lab.row_files import Row, as_line, digest, file_of, provenance, rows_in
 from graphglow.lab.structure_metrics import (
     edge_label_weights,
     observed_metrics,

@@ -7,7 +7,7 @@ from graphglow.lab.config import RunsConfig
 from graphglow.lab.open_world import methods, suite
 from graphglow.lab.open_world.suite import plan_suite, run_suite
 from graphglow.lab.open_world.targets import Target
-from graphglow.lab.rows import read_rows
+from graphglow.lab.row_files import read_rows
 
 
 def config(**given):

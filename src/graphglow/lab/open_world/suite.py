@@ -30,7 +30,7 @@ from graphglow.lab.open_world.methods import (
     settings_of,
 )
 from graphglow.lab.open_world.targets import CONDITIONS, Target, attacked_files, draw, find_targets
-from graphglow.lab.rows import Row, digest, rows_in
+from graphglow.lab.row_files import Row, digest, rows_in
 from graphglow.lab.runs import Outcome, Plan, make_plan, make_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
