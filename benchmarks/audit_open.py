@@ -8,7 +8,6 @@ the very graph. One JSON line per graph and condition.
     python benchmarks/audit_open.py --graphs data/open --workers 16
     python benchmarks/audit_open.py --final src/graphglow/pretrained/audit.safetensors
     python benchmarks/audit_open.py --exam data --attacked data/open/attacked
-    python benchmarks/audit_open.py --table docs/audit.md
 
 The first makes the rows that --out lacks, the second the shipped auditor, of all graphs.
 """
@@ -19,7 +18,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import GAE, GCN
 
@@ -38,11 +39,11 @@ from graphglow.audit import audit, load_auditor
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import COMPARED, shift_to
 from graphglow.auditing.episodes import Damaged, damaged
-from graphglow.auditing.pair_inputs import build_pair_inputs
+from graphglow.auditing.pair_features import build_pair_inputs
 from graphglow.auditing.pretraining import (
     RANDOM,
-    TrainingBatch,
-    draw_batch,
+    EpisodeEvidence,
+    episode_evidence,
     fit_auditor,
     hard_pairs,
 )
@@ -54,8 +55,8 @@ from graphglow.auditing.reference_tables import (
 )
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.graph.graph import known_graph
-from graphglow.lab.open_world.targets import FOLDS, family_of
-from graphglow.lab.rows import provenance
+from graphglow.lab.open_world.targets import FAMILY_FOLDS, family_of
+from graphglow.lab.row_files import provenance
 from graphglow.parallel import map_blocks
 from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import append_line
@@ -78,72 +79,66 @@ CONDITIONS: dict[str, tuple[str, float, float, float]] = {
 """Kind and share of false edges among all, share of real ones hidden, share of nodes with labels.
 +50: half as many false edges as there are real ones."""
 
-SHARES = ("random 0", "random 10", "random 30", "random 50")
 PART = 3000
 """Nodes of a graph that is attacked; of larger ones a part."""
 MOST = 20_000
 """Edges of a graph that are judged, drawn at random; the graph they are judged in is whole."""
-GAE_EPOCHS = 200
 RATES = ("05", "15", "25")
 RANDOM_A_ROUND = 14
-HEURISTICS = ("common neighbours", "jaccard", "adamic-adar", "resource allocation",
-              "preferential attachment", "feature cosine", "adjacency svd cosine")  # fmt: skip
-MARKS = ("<!-- tables of results/audit.jsonl -->", "<!-- end of tables -->")
 
 
 # What the auditor is compared with
 
 
-def products(left: sp.csr_array, right: sp.csr_array, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Row u of one times row v of the other, for each pair."""
-    parts = [slice(i, i + 5000) for i in range(0, len(u), 5000)]
-    return np.concatenate(
-        [np.asarray(left[u[p]].multiply(right[v[p]]).sum(1)).ravel() for p in parts]
-    )
-
-
 def heuristics(data: Data, pairs: Tensor) -> dict[str, np.ndarray]:
+    """Return the scores of pairs by single heuristics."""
     (u, v), ends = pairs.numpy(), torch.cat([data.edge_index, data.edge_index.flip(0)], 1).numpy()
     shape = (int(data.num_nodes), int(data.num_nodes))
     a = sp.csr_array(sp.coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=shape))
     degree = np.asarray(a.sum(1)).ravel()
-    common = products(a, a, u, v)
+
+    def products(left: sp.csr_array, right: sp.csr_array) -> np.ndarray:
+        return np.asarray(left[u].multiply(right[v]).sum(1)).ravel()
+
+    common = products(a, a)
     found = {
         "common neighbours": common,
         "jaccard": common / np.maximum(degree[u] + degree[v] - common, 1),
-        "adamic-adar": products(a @ sp.diags_array(1 / np.log(np.maximum(degree, 2))), a, u, v),
-        "resource allocation": products(a @ sp.diags_array(1 / np.maximum(degree, 1)), a, u, v),
+        "adamic-adar": products(a @ sp.diags_array(1 / np.log(np.maximum(degree, 2))), a),
+        "resource allocation": products(a @ sp.diags_array(1 / np.maximum(degree, 1)), a),
         "preferential attachment": degree[u] * degree[v],
         "feature cosine": np.zeros(len(u)),
     }
     if data.x is not None:
-        x = data.x.to_sparse().coalesce()
-        x = sp.csr_array(sp.coo_array((x.values(), tuple(x.indices().numpy())), shape=x.shape))
-        size = np.sqrt(np.asarray(x.multiply(x).sum(1)).ravel())
-        found["feature cosine"] = products(x, x, u, v) / np.maximum(size[u] * size[v], 1e-9)
+        x = normalize(sp.csr_array(data.x.to_dense().double().numpy()))
+        found["feature cosine"] = products(x, x)
     scale = sp.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
     left, values, _ = randomized_svd(scale @ a @ scale, min(64, len(degree) - 2), random_state=0)
-    rows = left * values
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    rows = normalize(left * values)
     return found | {"adjacency svd cosine": (rows[u] * rows[v]).sum(1)}
 
 
-def features(data: Data) -> Tensor:
+def trained(model: torch.nn.Module, loss: Callable[[], Tensor], decay: float = 0.0) -> None:
+    """Train a model by Adam."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=decay)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def feature_rows(data: Data) -> Tensor:
     """Rows of sum 1, as PyG's example of GAE has them; the identity without features."""
     x = torch.eye(int(data.num_nodes)) if data.x is None else data.x.to_dense().float()
     return x / x.abs().sum(1, keepdim=True).clamp_min(1e-9)
 
 
 def auto_encoder(data: Data, pairs: Tensor) -> np.ndarray:
-    """Two layers of GCN, 32 and 16 wide, as in the paper of GAE."""
+    """Score pairs by two layers of GCN, 32 and 16 wide, as in the paper of GAE."""
     torch.manual_seed(0)
-    x, index = features(data), torch.cat([data.edge_index, data.edge_index.flip(0)], 1)
+    x, index = feature_rows(data), torch.cat([data.edge_index, data.edge_index.flip(0)], 1)
     model = GAE(GCN(x.shape[1], 32, 2, 16))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(GAE_EPOCHS):
-        optimizer.zero_grad()
-        model.recon_loss(model.encode(x, index), data.edge_index).backward()
-        optimizer.step()
+    trained(model, lambda: model.recon_loss(model.encode(x, index), data.edge_index))
     with torch.no_grad():
         return model.decode(model.encode(x, index), pairs, sigmoid=False).numpy()
 
@@ -151,16 +146,15 @@ def auto_encoder(data: Data, pairs: Tensor) -> np.ndarray:
 def out_of_fold(data: Data, nodes: Tensor, classes: int, folds: int = 5) -> Tensor:
     """Class probabilities of labelled nodes by GCNs that were trained without them: [N, C]."""
     torch.manual_seed(0)
-    x, held = features(data), torch.zeros(int(data.num_nodes), classes)
+    x, held = feature_rows(data), torch.zeros(int(data.num_nodes), classes)
     for k in range(folds):
         out = torch.arange(len(nodes)) % folds == k
-        model = GCN(x.shape[1], 64, 2, classes, dropout=0.5)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-        for _ in range(200):
-            optimizer.zero_grad()
-            logits = model(x, data.edge_index)[nodes[~out]]
-            torch.nn.functional.cross_entropy(logits, data.y[nodes[~out]]).backward()
-            optimizer.step()
+        model, own = GCN(x.shape[1], 64, 2, classes, dropout=0.5), nodes[~out]
+        trained(
+            model,
+            lambda m=model, n=own: F.cross_entropy(m(x, data.edge_index)[n], data.y[n]),
+            decay=5e-4,
+        )
         held[nodes[out]] = model.eval()(x, data.edge_index)[nodes[out]].detach().softmax(1)
     return held
 
@@ -190,11 +184,11 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     inputs = build_pair_inputs(known_graph(made.data), generator)
     tables = build_reference_tables(inputs, generator)
     evidence, context = evidence_of(inputs, tables, pairs), tables.context
-    scores = (auditor.pair_scores if hidden else auditor.edge_scores)(evidence, context)
+    scores = auditor.scores(evidence, context, missing=hidden)
     row: dict = {"seconds": round(time.perf_counter() - began, 2), "judged": len(y)}
     if not hidden:
         free = pairs_without_edge(inputs, COMPARED, generator)
-        others = [auditor.edge_scores(evidence_of(inputs, tables, p), context) for p in free]
+        others = [auditor.scores(evidence_of(inputs, tables, p), context) for p in free]
         share, slope = auditor.false_share(scores, *others, context)
         p = (slope * scores + shift_to(slope * scores, share.estimate)).sigmoid().numpy()
         worst = np.argsort(p)[: max(1, len(p) // 100)]
@@ -242,7 +236,7 @@ def attacked_row(folder: Path, auditor: Auditor, rate: str, *, labels: bool) -> 
     clean, data = (load_graph(folder / f"cora-metattack-{r}.npz") for r in ("00", rate))
     made = [damaged(d, torch.Generator(), kinds=[], false_share=0.0).data for d in (clean, data)]
     keys = [d.edge_index[0] * d.num_nodes + d.edge_index[1] for d in made]
-    attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0], [])
+    attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0])
     if labels:
         attacked.data.train_mask = data.train_mask
     return row_of(attacked, auditor, seed=0, gae=not labels)
@@ -278,14 +272,14 @@ def graph(path: Path | str) -> Data:
     return load_graph(path)
 
 
-def draw(config: AuditPretrainConfig, task: tuple[Path | None, int]) -> TrainingBatch | None:
+def draw(config: AuditPretrainConfig, task: tuple[Path | None, int]) -> EpisodeEvidence | None:
     path, number = task
-    return draw_batch(None if path is None else graph(path), number, config)
+    return episode_evidence(None if path is None else graph(path), number, config)
 
 
 def batches_of(
     graphs: list[Path], rounds: int, config: AuditPretrainConfig, workers: int
-) -> list[TrainingBatch]:
+) -> list[EpisodeEvidence]:
     """One episode of each graph in a round (a college's three tasks take turns), and some random
     graphs.
     """
@@ -299,7 +293,7 @@ def batches_of(
     return [batch for batch in drawn if batch is not None]
 
 
-def make_auditor(batches: list[TrainingBatch], config: AuditPretrainConfig) -> Auditor:
+def make_auditor(batches: list[EpisodeEvidence], config: AuditPretrainConfig) -> Auditor:
     """Families weigh as the root of their episodes; random graphs twice that."""
     kind = {one.source: one.source if one.source == RANDOM else family_of(one.source)
             for one in batches}  # fmt: skip
@@ -322,84 +316,6 @@ def make_row(given: tuple[dict[str, Auditor], int], task: tuple[dict, Path | str
     return condition_row(graph(path), condition, auditor, seed=facts["seed"], gae=gae) | facts
 
 
-# Tables
-
-
-def table(rows: list[dict]) -> str:
-    """Means over graphs, by condition, of everybody; then what is estimated."""
-    import pandas as pd
-
-    frame = pd.DataFrame([
-        {"condition": r["condition"], "name": name, "auc": value}
-        for r in rows if "auc" in r
-        for name, value in {"**auditor**": r["auc"], **r["others"]}.items()
-    ])  # fmt: skip
-    lines = []
-    if len(frame):
-        means = frame.pivot_table("auc", "name", "condition", sort=False)
-        counts = frame.pivot_table("auc", "name", "condition", aggfunc="count", sort=False)
-        fewer = counts.lt(counts.loc["**auditor**"]) & means.notna()
-        text = means.map("{:.3f}".format) + counts.map(" ({:.0f})".format).where(fewer, "")
-        text = text.where(means.notna(), "-")
-        lines += _markdown("AUC", list(text), [[n, *text.loc[n]] for n in text.index])
-    found = pd.DataFrame([r for r in rows if r["condition"] in SHARES and "low" in r])
-    if len(found):
-        found["off"] = 100 * (found["estimate"] - found["false_share"]).abs()
-        inside = found["false_share"].between(found["low"], found["high"])
-        found["inside"] = 100 * inside
-        columns = ["off", "inside", "ece", "precision_1"]
-        part = found.groupby("condition", sort=False)[columns].mean()
-        part.loc["all four"] = found[columns].mean()
-        names = ["share off by, points", "in the interval, %", "calibration error",
-                 "precision of the worst 1 %"]  # fmt: skip
-        lines += ["", *_markdown("false edges", names, [
-            [name, f"{r.off:.1f}", f"{r.inside:.0f}", f"{r.ece:.3f}",
-             "-" if name in ("random 0", "all four") else f"{r.precision_1:.3f}"]
-            for name, r in part.iterrows()])]  # fmt: skip
-    return "\n".join(lines)
-
-
-def each_graph(rows: list[dict]) -> str:
-    """The auditor and the best of the single heuristics, by graph and condition."""
-    conditions = ("random +50", "degree +50", "across +50", "attack +25", "hidden 20")
-    cells = {(r["target"], r["condition"]): r for r in rows if "auc" in r}
-    lines = []
-    for target in dict.fromkeys(t for t, _ in sorted(cells)):
-        line = [target]
-        for c in conditions:
-            row = cells.get((target, c))
-            best = 0.0 if row is None else max(row["others"][h] for h in HEURISTICS)
-            line.append("-" if row is None else f"{row['auc']:.3f} / {best:.3f}")
-        lines.append(line)
-    return "\n".join(
-        _markdown("auditor / best heuristic", list(conditions), lines) if lines else []
-    )
-
-
-def _markdown(corner: str, columns: list[str], lines: list[list[str]]) -> list[str]:
-    head = [[corner, *columns], ["---"] * (len(columns) + 1)]
-    return [f"| {' | '.join(line)} |" for line in head + lines]
-
-
-def all_tables(rows: list[dict]) -> str:
-    """Of the rows in results/audit.jsonl, as docs/audit.md has them; of several the latest."""
-    rows = list({(r["target"], r["condition"], r["seed"], r["auditor"]): r for r in rows}.values())
-    open_rows = [r for r in rows if r["auditor"] != "exam"]
-    plain = [r for r in open_rows if not r["condition"].endswith("labels")]
-    labels = [r for r in open_rows if r["condition"].endswith("labels")]
-    parts = [("Held-out families, without labels", table(plain)),
-             ("Held-out families, a fifth of the labels given", table(labels)),
-             ("Each graph", each_graph(plain))]  # fmt: skip
-    for target, start in (("cora", ""), ("citeseer", ""), ("cora", "metattack")):
-        own = [r for r in rows if (r["auditor"], r["target"]) == ("exam", target)]
-        own = [r for r in own if r["condition"].startswith("metattack") == bool(start)]
-        own = [r for r in own if "flipped" not in r["condition"]]
-        parts.append((f"The exam: {target}{' under ' * bool(start)}{start}", table(own)))
-    flipped = [r for r in rows if "flipped" in r["condition"]]
-    parts.append(("The exam: flipped labels of cora", table(flipped)))
-    return "\n\n".join(f"### {title}\n{text}" for title, text in parts if text)
-
-
 def exam_tasks(args: argparse.Namespace) -> Iterator[tuple[dict, Path | str]]:
     for target in ("cora", "citeseer") if args.exam else ():
         for seed in range(args.seeds):
@@ -418,7 +334,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=Path, default=Path("data/open"))
     parser.add_argument("--out", type=Path, default=Path("results/audit.jsonl"))
-    parser.add_argument("--table", type=Path, help="write the tables of --out into this page")
     parser.add_argument("--final", type=Path, help="only train on all graphs, into this file")
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
@@ -429,11 +344,6 @@ def main() -> None:
     args = parser.parse_args()
     lines = args.out.read_text().splitlines() if args.out.exists() else []
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    if args.table:
-        before, _, rest = args.table.read_text().partition(MARKS[0])
-        after = rest.partition(MARKS[1])[2]
-        args.table.write_text(f"{before}{MARKS[0]}\n{all_tables(rows)}\n{MARKS[1]}{after}")
-        return
     config = AuditPretrainConfig()
     if args.exam or args.attacked:
         if args.exam:
@@ -446,7 +356,7 @@ def main() -> None:
         if args.final:
             make_auditor(batches, config).save(args.final)
             return
-        fold = {g.stem: FOLDS[family_of(g.stem)] for g in graphs} | {RANDOM: -1}
+        fold = {g.stem: FAMILY_FOLDS[family_of(g.stem)] for g in graphs} | {RANDOM: -1}
         auditors = {f"fold {k}": make_auditor([b for b in batches if fold[b.source] != k], config)
                     for k in sorted({*fold.values()} - {-1})}  # fmt: skip
         tasks = [

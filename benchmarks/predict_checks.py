@@ -41,7 +41,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
-from graphglow.graph.perturb import add_edges
+from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import (
     HIDDEN,
     accuracy,
@@ -52,7 +52,7 @@ from graphglow.lab.open_world.methods import (
     untrained_like,
 )
 from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import chosen
 from graphglow.storage import append_line

@@ -46,19 +46,6 @@ def test_it_is_short_and_its_lines_are() -> None:
     assert not long
 
 
-def test_its_table_of_the_suite_is_that_of_the_page() -> None:
-    def lines(text: str, after: str) -> list[dict[str, str]]:
-        rows = re.findall(r"^\|.*\|$", text.split(after)[1].split("\n\n")[0], flags=re.MULTILINE)
-        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-        return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
-
-    page = (README.parent / "docs" / "open_world.md").read_text()
-    whole = {row[""]: row for row in lines(page, "<!-- table: suite -->")}
-    shown = lines(README.read_text(), "<!-- rows of docs/open_world.md -->")
-    assert len(shown) >= 5
-    assert all(row.items() <= whole[row[""]].items() for row in shown)
-
-
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_the_make_targets_exist(target: str) -> None:
     assert f"make {target}" in README.read_text()

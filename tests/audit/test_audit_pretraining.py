@@ -7,8 +7,8 @@ from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
-from graphglow.auditing.episodes import KINDS, attack, damaged, draw_episode
-from graphglow.auditing.pretraining import draw_batch, pretrain_auditor
+from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
+from graphglow.auditing.pretraining import episode_evidence, pretrain_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.settings import AuditPretrainConfig
@@ -34,7 +34,7 @@ def test_false_edges_are_new_and_as_many_as_asked_for(kind):
 
 
 def test_an_episode_follows_from_its_generator():
-    one, two = (draw_episode(homophilous(), torch.Generator().manual_seed(3), 100) for _ in "ab")
+    one, two = (draw_damaged(homophilous(), torch.Generator().manual_seed(3), 100) for _ in "ab")
     assert torch.equal(one.data.edge_index, two.data.edge_index)
     assert torch.equal(one.data.train_mask, two.data.train_mask)
     assert one.data.num_nodes <= 100
@@ -42,7 +42,7 @@ def test_an_episode_follows_from_its_generator():
 
 def test_a_batch_follows_from_its_source_and_number():
     config = AuditPretrainConfig(max_nodes=300)
-    one, two, other = (draw_batch(homophilous(), number, config) for number in (3, 3, 4))
+    one, two, other = (episode_evidence(homophilous(), number, config) for number in (3, 3, 4))
     assert torch.equal(one.edges, two.edges)
     assert torch.equal(one.false_share, two.false_share)
     assert not torch.equal(one.edges, other.edges)

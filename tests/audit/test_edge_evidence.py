@@ -4,9 +4,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.auditing.candidates import missing_candidates
-from graphglow.auditing.pair_features import GROUPS, RAW, raw_evidence
-from graphglow.auditing.pair_inputs import FOLDS, build_pair_inputs, fold_of
+from graphglow.auditing.auditor import missing_candidates
+from graphglow.auditing.pair_features import (
+    FOLDS,
+    GROUPS,
+    RAW,
+    build_pair_inputs,
+    pair_fold,
+    raw_features,
+)
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
@@ -38,13 +44,13 @@ def test_adding_or_removing_the_edge_leaves_its_evidence_as_it_was(features, lab
     data = graph(features=features, labels=labels)
     whole = inputs(data)
     edges = torch.stack([whole.graph.low.long(), whole.graph.high.long()])
-    said = raw_evidence(whole, edges)
+    said = raw_features(whole, edges)
     for i in range(0, edges.shape[1], 9):
         u, v = edges[:, i]
         kept = ~((data.edge_index.amin(0) == u) & (data.edge_index.amax(0) == v))
         without = data.clone()
         without.edge_index = data.edge_index[:, kept]
-        again = raw_evidence(inputs(without), edges[:, i : i + 1])[0]
+        again = raw_features(inputs(without), edges[:, i : i + 1])[0]
         torch.testing.assert_close(again, said[i], atol=2e-4, rtol=2e-4)
 
 
@@ -53,11 +59,11 @@ def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
     data = graph(nodes=25, edges=50, labels=False)
     whole = inputs(data)
     edges = torch.stack([whole.graph.low.long(), whole.graph.high.long()])
-    said = raw_evidence(whole, edges)
+    said = raw_features(whole, edges)
     x = whole.x
     for i in range(0, edges.shape[1], 5):
         u, v = edges[:, i].tolist()
-        crow, col = whole.links.crow, whole.links.col
+        crow, col = whole.graph.links.crow, whole.graph.links.col
         near = {n: set(col[crow[n] : crow[n + 1]].tolist()) for n in range(25)}
         near[u].discard(v)
         near[v].discard(u)
@@ -87,7 +93,7 @@ def test_evidence_and_context_have_their_names_and_are_finite():
 
 def test_the_fold_of_a_pair_is_spread_evenly():
     low = torch.arange(10_000)
-    counts = torch.bincount(fold_of(low, low + 7), minlength=FOLDS)
+    counts = torch.bincount(pair_fold(low, low + 7), minlength=FOLDS)
     assert counts.min() > 0.9 * 10_000 / FOLDS
 
 
@@ -96,5 +102,5 @@ def test_candidates_are_pairs_without_an_edge():
     pairs = missing_candidates(whole, torch.Generator().manual_seed(0))
     assert pairs.shape[1] > 60
     assert bool((pairs[0] < pairs[1]).all())
-    assert not bool(is_edge(whole.links, pairs).any())
+    assert not bool(is_edge(whole.graph.links, pairs).any())
     assert torch.unique(pairs, dim=1).shape == pairs.shape

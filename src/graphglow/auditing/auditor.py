@@ -1,4 +1,4 @@
-"""The auditor: what is pre-trained once and says of any graph which edges look false or missing."""
+"""The auditor: pre-trained once, it says of any graph which edges look false or missing."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,38 +8,43 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.auditing.candidates import missing_candidates
-from graphglow.auditing.pair_features import GROUPS, RAW
-from graphglow.auditing.pair_inputs import PairInputs, build_pair_inputs, fold_of
+from graphglow.auditing.pair_features import GROUPS, RAW, PairInputs, build_pair_inputs, pair_fold
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
     ReferenceTables,
     build_reference_tables,
-    completed,
     evidence_of,
     pairs_without_edge,
+    with_fits,
 )
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import pair_blocks
+from graphglow.evidence.candidates import candidate_pairs, pair_blocks
 from graphglow.evidence.scorer import contributions
 from graphglow.graph.graph import Graph
+from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.rows import unit
 from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
-"""Of what the evidence is: an auditor reads only the evidence that it was trained on."""
+"""The version of the evidence: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
 FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
 FALSE_EDGE_MIX = CONTEXT.index("false_edge_mix")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 9
 MOST_SLOPE = 1.5  # its logarithm
 COMPARED = 2048
-"""Pairs without an edge, of each kind, that the share of false edges is estimated by."""
+"""Pairs without an edge, of each kind, by which the share of false edges is estimated."""
+MOST_QUANTILES = 100_000  # values that quantiles are taken of
+LOOKED_UP = 2**20  # pairs at once
+WALKS = 16
+"""Random walks of two steps from each node, to find candidates."""
 
 
 class FalseShare(NamedTuple):
-    """Estimated share of false edges, and the interval that holds it nine times in ten."""
+    """Estimated share of false edges, with a 90 % interval."""
 
     estimate: float
     low: float
@@ -49,15 +54,15 @@ class FalseShare(NamedTuple):
 class PairScorer(nn.Module):
     """Log-odds from evidence f and context c.
 
-    With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
-    pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
-    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false here,
-    and the context has l_k, the logarithms of what those shares seem to be. What they leave out,
-    and how far all of it is to be believed, was learned on many graphs, with s_k = r_k + w f::
+    Let r_1, r_2 be the graph's own regressions of edges against uniform and against degree-drawn
+    pairs. By Bayes' rule the odds that an edge is false, with shares pi_1 and pi_2 of both kinds,
+    are about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false on
+    this graph, and l_k in the context are estimated logarithms of the shares. The rest is learned
+    from many graphs, with s_k = r_k + w f::
 
         o = a_3(c) s_3 - log sum_k exp(l_k / 2 + p_k(c) - a_k(c) s_k)
 
-    p is linear in c, a the softplus of such; s counts half to begin with, as there are two answers.
+    p is linear in c, a the softplus of a linear function. The two answers count half each at first.
 
     Shapes:
         f [.., F], c [G] or [.., G]  ->  [..]
@@ -80,9 +85,8 @@ class PairScorer(nn.Module):
 
 
 class ShareHead(nn.Module):
-    """From how the scores of edges lie among those of pairs without an edge to the share of false
-    edges, its median and the scale of its error (Laplace), and to the slope of scores: how sure
-    they are to be taken depends on what the false edges are.
+    """The share of false edges, as median and scale of a Laplace distribution, and the slope that
+    turns scores into log-odds, from how the scores of edges lie among those of other pairs.
 
     Shapes:
         facts [.., S] -> median [..], scale [..], slope [..]
@@ -103,7 +107,8 @@ class ShareHead(nn.Module):
 
 
 def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor) -> Tensor:
-    """What the share of false edges is estimated from: log-odds [P], [R], [R], [G] -> [S]."""
+    """Inputs of :class:`ShareHead` from scores of edges [P] and pairs [R], [R]: -> [S]."""
+    edges = edges[:: -(-len(edges) // MOST_QUANTILES)]
     level = torch.tensor(LEVELS, device=edges.device)
     facts = [(1 - edges.sigmoid()).mean()[None].clamp(0.002, 0.998).logit()]
     for pairs in (uniform, by_degree):
@@ -114,17 +119,14 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tens
     return torch.cat(facts)
 
 
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 9
-
-
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What the auditor says of one graph.
+    """What the auditor finds in one graph.
 
     Shapes:
         edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
         pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge;
-        order [N]: node i of inputs and tables is ``order[i]`` here
+        order [N]: node i of inputs and tables is ``order[i]`` in edges and pairs
     """
 
     inputs: PairInputs
@@ -136,21 +138,22 @@ class Findings:
     false_share: FalseShare
     slope: float
     shift: float
-    """Scores of edges times ``slope`` plus ``shift`` are their log-odds, which then agree with
-    ``false_share``."""
+    """Log-odds of edges are ``slope`` times their scores plus ``shift``; their mean probability
+    then agrees with ``false_share``."""
     order: Tensor
 
 
 class Auditor(nn.Module):
-    """Two scorers of pairs, for edges that are there and for those that are not, and the share of
-    false edges. Nothing is trained on the graph that it is used on.
+    """Scorers of edges and of pairs without one, and the estimate of the share of false edges.
+
+    Nothing is trained on the graph that is audited.
 
     Args:
-        seed: Of the weights before training.
+        seed: Seeds the weights before training.
     """
 
     missing_scale: Tensor
-    """Slope and intercept that turn the scores of pairs into log-odds among candidates."""
+    """Slope and intercept that turn scores of candidates into log-odds of a missing edge."""
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
@@ -161,9 +164,7 @@ class Auditor(nn.Module):
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 
     def frozen(self) -> "Auditor":
-        for parameter in self.parameters():
-            parameter.requires_grad_(False)
-        return self.eval()
+        return self.requires_grad_(False).eval()
 
     @torch.no_grad()
     def examine(
@@ -175,92 +176,85 @@ class Auditor(nn.Module):
         missing: bool = True,
         map_blocks: MapBlocks = map_blocks,
     ) -> Findings:
-        """Judge every edge of a graph, and the pairs that may be missing ones.
+        """Judge every edge of a graph and, with ``missing``, candidates for missing edges.
 
-        There must be edges, and pairs without one. ``map_blocks`` does the blocks of pairs; the
-        result does not depend on it. Findings call node i of the graph ``order[i]``, or i
-        without one.
+        There must be edges, and pairs without one. Node i of the graph is ``order[i]`` in the
+        findings, or i without an order.
         """
         generator = torch.Generator().manual_seed(seed)
         inputs = build_pair_inputs(graph, generator)
         tables = build_reference_tables(inputs, generator)
         edges = torch.stack([graph.low.long(), graph.high.long()])
-
-        known = (self, inputs, tables)
-        scores = torch.cat(list(map_blocks(score_edges, known, pair_blocks(edges))))
+        known = (self, inputs, tables, False)
+        scores = torch.cat(list(map_blocks(_score_block, known, pair_blocks(edges))))
         free = pairs_without_edge(inputs, COMPARED, generator)
-        compared = [score_edges(known, pairs) for pairs in free]
+        compared = [_score_block(known, pairs) for pairs in free]
         share, slope = self.false_share(scores, compared[0], compared[1], tables.context)
         shift = shift_to(slope * scores, share.estimate)
         log_odds = slope * scores + shift
         pairs = missing_candidates(inputs, generator, map_blocks) if missing else edges[:, :0]
-        found = map_blocks(score_missing, known, pair_blocks(pairs))
-        odds = torch.cat([scores[:0], *found])
+        blocks = map_blocks(_score_block, (*known[:3], True), pair_blocks(pairs))
+        pair_log_odds = torch.cat([scores[:0], *blocks])
         order = torch.arange(graph.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
         place = (edges[0] * graph.num_nodes + edges[1]).argsort()
-        edges, log_odds = edges[:, place], log_odds[place]
-        return Findings(inputs, tables, edges, log_odds, pairs, odds, share, slope, shift, order)
+        return Findings(
+            inputs, tables, edges[:, place], log_odds[place], pairs, pair_log_odds, share, slope,
+            shift, order,
+        )  # fmt: skip
 
-    def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
-        """Log-odds that edges are real, but for slope and shift: [M, F], [G] -> [M]."""
-        scores: Tensor = self.edges(evidence, context)
-        return scores
-
-    def pair_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
-        """Log-odds that candidates are missing edges: [M, F], [G] -> [M]."""
-        scores: Tensor = self.pairs(evidence, context)
-        return self.missing_scale[0] * scores + self.missing_scale[1]
+    def scores(self, evidence: Tensor, context: Tensor, *, missing: bool = False) -> Tensor:
+        """Score edges, up to slope and shift; candidates, by their log-odds: [M, F], [G] -> [M]."""
+        scores: Tensor = (self.pairs if missing else self.edges)(evidence, context)
+        return self.missing_scale[0] * scores + self.missing_scale[1] if missing else scores
 
     def false_share(
         self, edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor
     ) -> tuple[FalseShare, float]:
-        """With the slope, from the scores of edges and of two kinds of pairs without one."""
-        facts = share_facts(_some(edges), uniform, by_degree, context)
+        """Estimate the share of false edges and the slope, from scores of edges and of pairs."""
+        facts = share_facts(edges, uniform, by_degree, context)
         median, scale, slope = (float(v) for v in self.share(facts))
-        reach = 2.303 * scale  # a Laplace variable is beyond it once in ten times
+        reach = 2.303 * scale  # a Laplace variable is further away once in ten times
         return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach)), slope
 
     @torch.no_grad()
-    def explain(self, findings: Findings, pairs: Tensor, *, missing: bool) -> dict[str, Tensor]:
-        """What each kind of evidence adds to the log-odds of pairs; all of it adds up to them.
+    def explain(self, findings: Findings, pairs: Tensor) -> dict[str, Tensor]:
+        """Split the log-odds of edges and of other pairs into what each kind of evidence adds.
 
-        ``this graph`` is what is said without any.
+        ``this graph`` is the log-odds without any evidence; all of them add up exactly.
 
         Shapes:
             pairs [2, K], low < high -> by name [K]
         """
         inputs, tables = findings.inputs, findings.tables
         pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
-        fold = fold_of(pairs[0], pairs[1])
-        known = evidence_of(inputs, tables, pairs)[:, : 3 * len(RAW)]
+        edge, fold = is_edge(inputs.graph.links, pairs), pair_fold(pairs[0], pairs[1])
+        width = len(RAW)
+        known = evidence_of(inputs, tables, pairs)[:, : 3 * width]
 
-        def scored(part: Tensor) -> Tensor:
-            evidence = completed(tables, part, fold)
-            if missing:
-                return self.pair_scores(evidence, tables.context)
-            scores = self.edge_scores(evidence, tables.context)
-            return findings.slope * scores + findings.shift
+        def log_odds(part: Tensor) -> Tensor:
+            known = with_fits(tables, part, fold), tables.context
+            real = findings.slope * self.scores(*known) + findings.shift
+            return torch.where(edge, real, self.scores(*known, missing=True))
 
-        shares = contributions(scored, known, [_places(name) for name in GROUPS])
+        columns = [[k * width + RAW.index(n) for n in group for k in range(3)]
+                   for group in GROUPS.values()]  # fmt: skip
+        shares = contributions(log_odds, known, columns)
         return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
 
     def save(self, path: str | Path) -> None:
-        """Write the weights as safetensors, with how they were made; an old file is replaced.
-
-        The file is whole at all times: of two processes that write it, the last one wins.
-        """
+        """Write the weights and how they were made as safetensors, replacing an old file."""
         meta = {"audit_version": AUDIT_VERSION, "provenance": self.provenance}
         save_tensors(path, KIND, dict(self.state_dict()), meta)
 
     @classmethod
     def load(cls, path: str | Path) -> "Auditor":
-        """Read what :meth:`save` wrote, frozen; anything else is refused in one sentence."""
+        """Read what :meth:`save` wrote, frozen."""
         tensors, meta = load_tensors(path, KIND)
-        if meta.get("audit_version") != AUDIT_VERSION:
+        if (version := meta.get("audit_version")) != AUDIT_VERSION:
             raise InputError(
-                f"{path} must be an auditor of version {AUDIT_VERSION}; got version "
-                f"{meta.get('audit_version')!r} (pre-train it again with this graphglow)"
+                f"{path} has an auditor of version {version!r}, and this graphglow reads "
+                f"{AUDIT_VERSION}. Pre-train it again."
             )
         auditor = cls()
         fill(auditor, tensors, str(path))
@@ -268,28 +262,14 @@ class Auditor(nn.Module):
         return auditor.frozen()
 
 
-def score_edges(known: tuple[Auditor, PairInputs, ReferenceTables], pairs: Tensor) -> Tensor:
-    """Log-odds that pairs are real edges, up to the shift of the graph: [2, M] -> [M]."""
-    auditor, inputs, tables = known
-    evidence = evidence_of(inputs, tables, pairs)
-    return auditor.edge_scores(evidence, tables.context)
-
-
-def score_missing(known: tuple[Auditor, PairInputs, ReferenceTables], pairs: Tensor) -> Tensor:
-    """Log-odds that pairs without an edge are missing ones: [2, M] -> [M]."""
-    auditor, inputs, tables = known
-    evidence = evidence_of(inputs, tables, pairs)
-    return auditor.pair_scores(evidence, tables.context)
-
-
-def _places(group: str) -> list[int]:
-    """Of one of :data:`GROUPS` among deviations and log-ratios."""
-    width = len(RAW)
-    return [k * width + RAW.index(name) for name in GROUPS[group] for k in range(3)]
+def _score_block(known: tuple[Auditor, PairInputs, ReferenceTables, bool], pairs: Tensor) -> Tensor:
+    """Compute :meth:`Auditor.scores` of pairs: [2, M] -> [M]."""
+    auditor, inputs, tables, missing = known
+    return auditor.scores(evidence_of(inputs, tables, pairs), tables.context, missing=missing)
 
 
 def shift_to(log_odds: Tensor, false_share: float) -> float:
-    """What to add to log-odds so that the mean of their probabilities is 1 - false_share."""
+    """Find what to add to log-odds so that their mean probability is 1 - false_share."""
     target = min(max(1 - false_share, 0.002), 0.998)
     low, high = -30.0, 30.0
     for _ in range(50):
@@ -301,7 +281,25 @@ def shift_to(log_odds: Tensor, false_share: float) -> float:
     return (low + high) / 2
 
 
-def _some(log_odds: Tensor, most: int = 100_000) -> Tensor:
-    """At most so many of them, evenly taken (``quantile`` takes no more than 16 million)."""
-    step = -(-len(log_odds) // most)
-    return log_odds[::step]
+def missing_candidates(
+    inputs: PairInputs, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
+) -> Tensor:
+    """Find pairs ``u < v`` without an edge that may be missing ones, some dozens per node: [2, K].
+
+    Neighbours of neighbours, and the nearest nodes by features, by their neighbourhoods' features
+    and by spectral embedding.
+    """
+    graph = inputs.graph
+    views = [unit(inputs.spectrum[0])]
+    if inputs.x.shape[1]:
+        views += [inputs.x, unit(inputs.mean)]
+    start = torch.arange(graph.num_nodes, device=graph.device)[graph.degree > 0]
+    start = end = start.repeat_interleave(WALKS)
+    for _ in range(2):
+        step = torch.rand(len(end), generator=generator).to(graph.device) * graph.degree[end]
+        step = torch.minimum(step.long(), graph.degree[end].long() - 1)
+        end = graph.links.col[graph.links.crow[end] + step].long()
+    pairs, _ = candidate_pairs(views, torch.stack([start, end]).sort(0).values, map_blocks)
+    free = [(some[0] != some[1]) & ~is_edge(graph.links, some)
+            for some in torch.split(pairs, LOOKED_UP, 1)]  # fmt: skip
+    return pairs[:, torch.cat(free)]

@@ -1,4 +1,4 @@
-"""Episodes: a source graph with edges hidden and false ones put in, the truth known."""
+"""Episodes of the auditor: source graphs with hidden and false edges, the truth known."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ near features; neighbours of a neighbour."""
 KIND_WEIGHTS = (0.36, 0.2, 0.14, 0.16, 0.07, 0.07)
 NEAR = 20  # nearest nodes that a false edge leads to
 ATTACKED = 4096  # nodes at most: the attack looks at all pairs
-WAVES = 8  # of an attack: gradients are taken anew after each
+WAVES = 8  # of an attack: gradients are computed anew for each
 
 
 @dataclass(frozen=True, eq=False)
 class Damaged:
-    """A graph with false edges among its own, and some of its own hidden.
+    """A graph with false edges among its own, and with some of its own hidden.
 
     Shapes:
         data: x, edge_index [2, M] once each as ``low < high``, y, train_mask; real [M] of bool;
@@ -36,12 +36,11 @@ class Damaged:
     data: Data
     real: Tensor
     hidden: Tensor
-    kinds: list[str]
 
 
-def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Damaged:
-    """Damage a part of a source: 0 to 60 % of edges false (by an attack, 25 %), 0 to 50 % hidden,
-    labels or not.
+def draw_damaged(source: Data, generator: torch.Generator, max_nodes: int) -> Damaged:
+    """Damage a part of a source: up to 60 % false edges (25 % by an attack), up to half of the
+    edges hidden, with or without labels.
     """
 
     def draw() -> float:
@@ -50,16 +49,16 @@ def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Da
     data = neighbourhood(source, generator, max_nodes)
     x = None if data.x is None or draw() < 0.15 else data.x
     part = Data(x=x, edge_index=data.edge_index, y=data.y, num_nodes=len(data.y))
-    wanted = 1 if draw() < 0.75 else 2
-    drawn = torch.multinomial(torch.tensor(KIND_WEIGHTS), wanted, generator=generator)
+    count = 1 if draw() < 0.75 else 2
+    drawn = torch.multinomial(torch.tensor(KIND_WEIGHTS), count, generator=generator)
     kinds = [KINDS[i] for i in drawn.tolist()]
     most = 0.25 if kinds == ["attack"] else 0.6
     share = 0.0 if draw() < 0.12 else most * draw()
     hidden = 0.0 if draw() < 0.3 else 0.5 * draw()
-    made = damaged(part, generator, kinds=kinds, false_share=share, hidden_share=hidden)
+    episode = damaged(part, generator, kinds=kinds, false_share=share, hidden_share=hidden)
     known = 0.0 if draw() < 0.6 else draw() ** 2
-    made.data.train_mask = torch.rand(len(data.y), generator=generator) < known
-    return made
+    episode.data.train_mask = torch.rand(len(data.y), generator=generator) < known
+    return episode
 
 
 def damaged(
@@ -81,29 +80,49 @@ def damaged(
     kept = torch.rand(edges.shape[1], generator=generator) >= hidden_share
     hidden, real = edges[:, ~kept], edges[:, kept]
     wanted = int(real.shape[1] * false_share / (1 - false_share))
-    taken = edges[0] * nodes + edges[1]
-    parts = [edges.new_empty(2, 0)]
+    taken, new = edges[0] * nodes + edges[1], [edges.new_empty(0)]
     for kind in kinds:
-        count = wanted // len(kinds)
-        drawn = _pairs(kind, data, edges, kept, count, generator) if count else parts[0]
-        pairs = torch.stack([drawn.amin(0), drawn.amax(0)])
-        key = pairs[0] * nodes + pairs[1]
-        free = (pairs[0] != pairs[1]) & ~torch.isin(key, taken)
+        if (count := wanted // len(kinds)) == 0:
+            break
+        drawn = _false_pairs(kind, data, edges, kept, count, generator)
+        key = drawn.amin(0) * nodes + drawn.amax(0)
+        free = (drawn[0] != drawn[1]) & ~torch.isin(key, taken)
         key = torch.unique(key[free])
         key = key[torch.randperm(len(key), generator=generator)[:count]]
         taken = torch.cat([taken, key])
-        parts.append(torch.stack([key // nodes, key % nodes]))
-    false = torch.cat(parts, 1)
-    both = torch.cat([real, false], 1)
-    order = (both[0] * nodes + both[1]).argsort()
-    truth = torch.arange(both.shape[1]) < real.shape[1]
-    out = Data(x=data.x, edge_index=both[:, order], y=data.y, num_nodes=nodes)
+        new.append(key)
+    key = torch.cat([real[0] * nodes + real[1], *new])
+    order = key.argsort()
+    truth = torch.arange(len(key)) < real.shape[1]
+    index = torch.stack([key // nodes, key % nodes])[:, order]
+    out = Data(x=data.x, edge_index=index, y=data.y, num_nodes=nodes)
     out.train_mask = torch.zeros(nodes, dtype=torch.bool)
-    return Damaged(out, truth[order], hidden, kinds)
+    return Damaged(out, truth[order], hidden)
 
 
-def two_hops(edges: Tensor, nodes: int, count: int, generator: torch.Generator) -> Tensor:
-    """Random neighbours of random neighbours: [2, count]."""
+def _false_pairs(
+    kind: str, data: Data, every: Tensor, kept: Tensor, count: int, generator: torch.Generator
+) -> Tensor:
+    """Draw more than ``count`` pairs of a kind, some of them edges; by an attack, none of them."""
+    if kind == "attack":
+        return attack(data, every, count, generator)
+    nodes, edges, count = int(data.num_nodes), every[:, kept], 4 * count + 64
+    if kind == "near":
+        return near_pairs(data, count, generator)
+    if kind == "two hops" and edges.shape[1]:
+        return two_step_pairs(edges, nodes, count, generator)
+    if kind == "degree" and edges.shape[1]:
+        ends = edges.flatten()
+        return ends[torch.randint(len(ends), (2, count), generator=generator)]
+    pairs = torch.randint(nodes, (2, 2 * count), generator=generator)
+    if kind == "across":
+        known = data.y[pairs]
+        pairs = pairs[:, (known >= 0).all(0) & (known[0] != known[1])]
+    return pairs[:, :count]
+
+
+def two_step_pairs(edges: Tensor, nodes: int, count: int, generator: torch.Generator) -> Tensor:
+    """Draw random edges, each with a random neighbour of its second end: [2, count]."""
     row, col = torch.cat([edges, edges.flip(0)], 1)
     order = row.argsort()
     row, col = row[order], col[order]
@@ -116,25 +135,25 @@ def two_hops(edges: Tensor, nodes: int, count: int, generator: torch.Generator) 
 
 
 def near_pairs(data: Data, count: int, generator: torch.Generator) -> Tensor:
-    """Random nodes and one of their NEAR nearest by features; random pairs where there are none."""
+    """Draw nodes with one of their NEAR nearest by features; any pairs if there are no features."""
     nodes = int(data.num_nodes)
     rows = FeatureEncoder.fit(data.x, nodes)[0]
     anything = torch.randint(nodes, (2, count), generator=generator)
     if rows is None:
         return anything
-    found = nearest(unit(low_rank(rows, 64, generator)), NEAR)
-    if found.shape[1] == 0:
+    pairs = nearest(unit(low_rank(rows, 64, generator)), NEAR)
+    if pairs.shape[1] == 0:
         return anything
-    return found[:, torch.randint(found.shape[1], (count,), generator=generator)]
+    return pairs[:, torch.randint(pairs.shape[1], (count,), generator=generator)]
 
 
 def attack(data: Data, edges: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Pairs without an edge that harm a GNN most, in the manner of metattack (Zuegner and
-    Guennemann, 2019): [2, <= count].
+    """Choose pairs without an edge that harm a GNN most: [2, <= count].
 
-    The gradient of the loss on unlabelled nodes with respect to A, through the training itself.
-    Differs from the paper: the GNN is ``A^2 X W`` with W of a ridge regression on a tenth of the
-    labels, in closed form; edges are only added, in WAVES, of each at most a few to a node.
+    In the manner of metattack (Zuegner and Guennemann, 2019): by the gradient of the loss on
+    unlabelled nodes with respect to A, through the training itself. Differs from the paper: the GNN
+    is ``A^2 X W`` with W of a ridge regression on a tenth of the labels, in closed form; edges are
+    only added, in WAVES, of each at most a few to a node.
     """
     nodes = int(data.num_nodes)
     if nodes > ATTACKED:
@@ -146,11 +165,11 @@ def attack(data: Data, edges: Tensor, count: int, generator: torch.Generator) ->
     known = (data.y >= 0).nonzero()[:, 0]
     known = known[torch.randperm(len(known), generator=generator)]
     train, rest = known[: len(known) // 10 + 1], known[len(known) // 10 + 1 :]
-    wanted = F.one_hot(data.y.clamp_min(0)).float()
+    target = F.one_hot(data.y.clamp_min(0)).float()
     most = int(torch.randint(1, 6, (), generator=generator))  # of a node in one wave
     adj = torch.eye(nodes)
     adj[edges[0], edges[1]] = adj[edges[1], edges[0]] = 1
-    found: list[tuple[int, int]] = []
+    chosen: list[tuple[int, int]] = []
     for wave in range(WAVES):
         a = adj.clone().requires_grad_()
         with torch.enable_grad():
@@ -160,39 +179,18 @@ def attack(data: Data, edges: Tensor, count: int, generator: torch.Generator) ->
                 h = scale[:, None] * (a @ (scale[:, None] * h))
             h = unit(h)
             ridge = h[train].T @ h[train] + 0.01 * len(train) * torch.eye(h.shape[1])
-            logits = 10 * h @ torch.linalg.solve(ridge, h[train].T @ wanted[train])
+            logits = 10 * h @ torch.linalg.solve(ridge, h[train].T @ target[train])
             loss = F.cross_entropy(logits[rest], data.y[rest])
         (slope,) = torch.autograd.grad(loss, a)
         harm = (slope + slope.T).masked_fill_(adj > 0, 0).triu_(1).flatten()
-        room = (count * (wave + 1)) // WAVES - len(found)
+        room = (count * (wave + 1)) // WAVES - len(chosen)
         best = harm.topk(min(len(harm), 20 * room))
         used: Counter[int] = Counter()
         for place in best.indices[best.values > 0].tolist():
             pair = divmod(place, nodes)
             if room and used[pair[0]] < most and used[pair[1]] < most:
                 used.update(pair)
-                found.append(pair)
+                chosen.append(pair)
                 adj[pair] = adj[pair[::-1]] = 1
                 room -= 1
-    return torch.tensor(found, dtype=torch.int64).reshape(-1, 2).T
-
-
-def _pairs(
-    kind: str, data: Data, every: Tensor, kept: Tensor, count: int, generator: torch.Generator
-) -> Tensor:
-    """More pairs of one kind than ``count``, some of them edges; those of an attack are none."""
-    if kind == "attack":
-        return attack(data, every, count, generator)
-    nodes, edges, count = int(data.num_nodes), every[:, kept], 4 * count + 64
-    if kind == "near":
-        return near_pairs(data, count, generator)
-    if kind == "two hops" and edges.shape[1]:
-        return two_hops(edges, nodes, count, generator)
-    if kind == "degree" and edges.shape[1]:
-        ends = edges.flatten()
-        return ends[torch.randint(len(ends), (2, count), generator=generator)]
-    pairs = torch.randint(nodes, (2, 2 * count), generator=generator)
-    if kind == "across":
-        known = data.y[pairs]
-        pairs = pairs[:, (known >= 0).all(0) & (known[0] != known[1])]
-    return pairs[:, :count]
+    return torch.tensor(chosen, dtype=torch.int64).reshape(-1, 2).T

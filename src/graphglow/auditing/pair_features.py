@@ -1,11 +1,24 @@
-"""Raw evidence about pairs: each number is what it would be without an edge between the two."""
+"""Features of pairs of nodes, each computed as if there were no edge between the two.
+
+An edge must not be evidence for itself. One- and two-hop means, degrees and common neighbours are
+corrected in closed form. What has no closed form (the spectrum of the adjacency, which features
+are linked to which) is computed once per *fold* of the edges, without the edges of that fold. The
+fold of a pair is a hash of its two nodes, so it is the same whether or not they are joined.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphglow.auditing.pair_inputs import FOLDS, PairInputs, fold_of
+from graphglow.evidence.channels import ridge_channel
+from graphglow.evidence.views import WIDTH
+from graphglow.graph.graph import Graph
 from graphglow.linalg.pairs import between, common, hop_cosines, is_edge
+from graphglow.linalg.rows import drawn, entries, low_rank, sparse_rows, times, unit
+from graphglow.linalg.sparse import SparseMatrix
 
 RAW = (
     "own", "cross_low", "cross_high", "one_hop", "two_hop", "feature_affinity",
@@ -13,7 +26,6 @@ RAW = (
     "adamic", "allocation", "surprise", "between", "degree_low", "degree_high", "agree_own",
     "agree_around", "class_affinity",
 )  # fmt: skip
-
 GROUPS: dict[str, tuple[str, ...]] = {
     "own features": ("own", "feature_affinity"),
     "features around": ("cross_low", "cross_high", "one_hop", "two_hop", "feature_affinity_around"),
@@ -22,68 +34,247 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "degrees": ("degree_low", "degree_high"),
     "classes": ("agree_own", "agree_around", "class_affinity"),
 }
-"""Named kinds of evidence, for explanations; every number is in one of them."""
-
+"""The features by kind, for explanations."""
+FOLDS = 5
+RANK = 64
+"""Eigenvectors of the adjacency, and columns of the features that links are explained by."""
+CHOSEN = 6
+"""Neighbours of each end between which edges are counted."""
 BLOCK = {"cpu": 2**16, "cuda": 2**20}  # pairs at once, by device
 
 
-def raw_evidence(inputs: PairInputs, pairs: Tensor) -> Tensor:
-    """:data:`RAW` of each pair ``u < v``: [2, M] -> [M, J]."""
+@dataclass(frozen=True, eq=False)
+class PairInputs:
+    """What the features of pairs are computed from. A is unweighted, d are its degrees.
+
+    Shapes:
+        x [N, q] unit rows, ax = A x, mean = (x + ax) / (d + 1), around = mean + A mean;
+        z [N, p] whitened columns of x, az = A z, feature_affinity [K, p, p]; spectrum [K, N, r],
+        signs [K, r]; chosen [N, CHOSEN + 1];
+        beliefs [N, C], abeliefs = A beliefs; class_affinity [K, C, C]
+    """
+
+    graph: Graph
+    x: Tensor
+    ax: Tensor
+    mean: Tensor
+    around: Tensor
+    z: Tensor
+    az: Tensor
+    feature_affinity: Tensor
+    spectrum: Tensor
+    signs: Tensor
+    chosen: Tensor
+    beliefs: Tensor
+    abeliefs: Tensor
+    class_affinity: Tensor
+
+    @cached_property
+    def common_neighbour_weights(self) -> Tensor:
+        """1, and the weights of Adamic-Adar and of resource allocation: [N, 3]."""
+        share = self.graph.degree.clamp_min(1).reciprocal()
+        return torch.cat([self.graph.common_neighbour_weights, share[:, None]], 1)
+
+
+def build_pair_inputs(graph: Graph, generator: torch.Generator) -> PairInputs:
+    """Prepare a graph, in time and memory linear in its nodes and edges."""
+    beliefs = _beliefs(graph)
+    low, high, links = graph.low.long(), graph.high.long(), graph.links
+    fold = pair_fold(low, high)
+    without = [(low[fold != k], high[fold != k]) for k in range(FOLDS)]
+    x = torch.zeros(graph.num_nodes, 0, device=graph.device)
+    if graph.features is not None:
+        x = unit(low_rank(graph.features, WIDTH, generator))
+    ax = times(links, x)
+    mean = (x + ax) / (graph.degree + 1)[:, None]
+    z = _whitened(x)
+    spectrum, signs = _spectra(graph, without, generator)
+    return PairInputs(
+        graph=graph,
+        x=x,
+        ax=ax,
+        mean=mean,
+        around=mean + times(links, mean),
+        z=z,
+        az=times(links, z),
+        feature_affinity=torch.stack([_feature_affinity(z, *edges) for edges in without]),
+        spectrum=spectrum,
+        signs=signs,
+        chosen=_chosen(links),
+        beliefs=beliefs,
+        abeliefs=times(links, beliefs),
+        class_affinity=torch.stack([_class_affinity(beliefs, *edges) for edges in without]),
+    )
+
+
+def pair_fold(low: Tensor, high: Tensor) -> Tensor:
+    """Hash each pair ``low < high`` to its fold, 0 .. FOLDS - 1."""
+    return _pair_hash(low, high) % FOLDS
+
+
+def _pair_hash(u: Tensor, v: Tensor) -> Tensor:
+    return _hash(u * 2_654_435_761 + _hash(v))
+
+
+def _hash(value: Tensor) -> Tensor:
+    """Pseudo-random integers in 0 .. 2^31 - 1 (xorshift and multiply)."""
+    for _ in range(2):
+        value = (value ^ (value >> 16)) * 73_244_475 & 0xFFFFFFFF
+    return (value ^ (value >> 16)) & 0x7FFFFFFF
+
+
+def _whitened(x: Tensor) -> Tensor:
+    """The RANK leading principal components, scaled to unit variance: [N, q] -> [N, p]."""
+    if x.shape[1] == 0:
+        return x
+    x = x - x.mean(0)
+    double = x.double()
+    values, vectors = torch.linalg.eigh((double.T @ double / len(x)).cpu())
+    values, vectors = values.flip(0)[:RANK], vectors.flip(1)[:, :RANK]
+    ridge = 0.02 * values.mean().clamp_min(1e-9)
+    white: Tensor = (vectors / (values + ridge).sqrt()).to(x)
+    return x @ white
+
+
+def _linked(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """``Z^T A Z``, in blocks of edges: [N, p] -> [p, p]."""
+    product = rows.new_zeros(rows.shape[1], rows.shape[1])
+    for a, b in zip(torch.split(low, 2**18), torch.split(high, 2**18), strict=True):
+        product += rows[a].T @ rows[b]
+    return product + product.T
+
+
+def _feature_affinity(z: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """``Z^T (A - d d^T / 2M) Z / 2M``, over the given edges: [N, p] -> [p, p]."""
+    count = 2 * max(1, len(low))
+    ends = torch.bincount(torch.cat([low, high]), minlength=len(z)).to(z)
+    pull = (ends @ z) / count
+    return _linked(z, low, high) / count - torch.outer(pull, pull)
+
+
+def _class_affinity(beliefs: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """How often edges join two classes, over chance: [N, C] -> [C, C]."""
+    weak = 5 / max(1, beliefs.shape[1])
+    joint = _linked(beliefs, low, high)
+    ends = joint.sum(0)
+    expected = torch.outer(ends, ends) / ends.sum().clamp_min(1e-9)
+    return (joint + weak) / (expected + weak)
+
+
+def _spectra(
+    graph: Graph, without: list[tuple[Tensor, Tensor]], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Leading eigenvectors of ``(D + tau)^-1/2 A (D + tau)^-1/2`` without each fold's edges.
+
+    Columns are scaled by the square root of the absolute eigenvalue, so that the product of two
+    rows, with the signs of the eigenvalues, is the low-rank adjacency.
+
+    Shapes:
+        -> spectrum [K, N, r], signs [K, r]
+    """
+    nodes = graph.num_nodes
+    rank = min(RANK, nodes)
+    spectrum, signs = torch.empty(FOLDS, nodes, rank, device=graph.device), []
+    sketch = drawn((nodes, min(rank + 8, nodes)), generator, graph.device)
+    for k, (low, high) in enumerate(without):
+        row, col = torch.cat([low, high]), torch.cat([high, low])
+        degree = torch.bincount(row, minlength=nodes).float()
+        scale = (degree + degree.mean().clamp_min(1e-3)).rsqrt()
+        matrix = sparse_rows(row, col, scale[row] * scale[col], (nodes, nodes))
+        q = sketch
+        for _ in range(4):
+            q = torch.linalg.qr(times(matrix, q))[0]
+        small = q.T @ times(matrix, q)
+        values, vectors = torch.linalg.eigh(((small + small.T) / 2).double().cpu())
+        keep = values.abs().argsort(descending=True)[:rank]
+        values, vectors = values[keep], vectors[:, keep]
+        spectrum[k] = q @ (vectors * values.abs().sqrt()).to(q)
+        signs.append(values.sign().to(q))
+    return spectrum, torch.stack(signs)
+
+
+def _chosen(links: SparseMatrix) -> Tensor:
+    """The CHOSEN + 1 neighbours of each node whose edges have the smallest hashes, padded with -1.
+
+    The first CHOSEN neighbours other than v are thus the same with and without an edge to v.
+    """
+    row, col, _ = entries(links)
+    order = _pair_hash(row, col).argsort()
+    order = order[row[order].argsort(stable=True)]
+    place = torch.arange(len(row), device=row.device) - links.crow[row]
+    first = place <= CHOSEN
+    chosen = links.col.new_full((links.shape[0], CHOSEN + 1), -1)
+    chosen[row[first], place[first]] = links.col[order][first]
+    return chosen
+
+
+def _beliefs(graph: Graph) -> Tensor:
+    """Class probabilities by own labels, elsewhere by features: [N, C], C = 0 without labels."""
+    if len(graph.seen) < 2:
+        return torch.zeros(graph.num_nodes, 0, device=graph.device)
+    beliefs = ridge_channel(graph, graph.features).probabilities.clone()
+    beliefs[graph.labelled] = F.one_hot(graph.classes, len(graph.seen)).float()
+    return beliefs
+
+
+def raw_features(inputs: PairInputs, pairs: Tensor) -> Tensor:
+    """Compute :data:`RAW` for pairs ``u < v``: [2, M] -> [M, J]."""
     blocks = torch.split(pairs, BLOCK[pairs.device.type], dim=1)
     return torch.cat([inputs.x.new_zeros(0, len(RAW)), *(_block(inputs, some) for some in blocks)])
 
 
 def _block(inputs: PairInputs, pairs: Tensor) -> Tensor:
-    edge = is_edge(inputs.links, pairs).float()
-    degree = inputs.degree[pairs] - edge  # [2, M]
-    fold = fold_of(pairs[0], pairs[1])
+    graph = inputs.graph
+    edge = is_edge(graph.links, pairs).float()
+    degree = graph.degree[pairs] - edge  # [2, M]
+    fold = pair_fold(pairs[0], pairs[1])
     folds = [(fold == k).nonzero()[:, 0] for k in range(FOLDS)]
     return torch.cat(
         [
-            hop_cosines(inputs.x, inputs.ax, inputs.around, inputs.degree, pairs, edge),
-            _feature_affinity(inputs, pairs, edge, degree, folds),
-            _spectrum(inputs, pairs, degree, fold),
-            _common(inputs, pairs, edge, degree),
-            _between(inputs, pairs, edge)[:, None],
+            hop_cosines(inputs.x, inputs.ax, inputs.around, graph.degree, pairs, edge),
+            _affinity_features(inputs, pairs, edge, degree, folds),
+            _spectral_features(inputs, pairs, degree, fold),
+            _neighbour_features(inputs, pairs, edge, degree),
             degree.sort(0).values.T.log1p(),
-            _classes(inputs, pairs, edge, degree, folds),
+            _class_features(inputs, pairs, edge, degree, folds),
         ],
         1,
     )
 
 
-def _near(
+def _one_hop_means(
     own: list[Tensor], sums: Tensor, pairs: Tensor, edge: Tensor, degree: Tensor
 ) -> list[Tensor]:
-    """One-hop means without the edge, from both's own rows and A times all rows: [M, ..] twice."""
-    near = [sums[end] for end in pairs]
+    """One-hop means of both ends without the edge, from their own rows and A times all rows."""
+    means = [sums[end] for end in pairs]
     for i in (0, 1):
-        near[i].add_(own[i]).addcmul_(edge[:, None], own[1 - i], value=-1)
-        near[i].div_((degree[i] + 1)[:, None])
-    return near
-
-
-def _feature_affinity(
-    inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor, folds: list[Tensor]
-) -> Tensor:
-    """``a W b`` in whitened columns, W by the edges of other folds; of own ones and means: [M, 2].
-
-    The mean of x being linear, it is whitened once per node.
-    """
-    own = [inputs.z[end] for end in pairs]
-    near = _near(own, inputs.az, pairs, edge, degree)
-    return torch.stack([_bilinear(a, b, inputs.feature_affinity, folds) for a, b in (own, near)], 1)
+        means[i].add_(own[i]).addcmul_(edge[:, None], own[1 - i], value=-1)
+        means[i].div_((degree[i] + 1)[:, None])
+    return means
 
 
 def _bilinear(a: Tensor, b: Tensor, by_fold: Tensor, folds: list[Tensor]) -> Tensor:
-    """``a W b``, with the W of the fold that a pair is in: [M, p], [M, p], [K, p, p] -> [M]."""
-    out = a.new_empty(len(a))
-    for weight, here in zip(by_fold, folds, strict=True):
-        out[here] = ((a[here] @ weight) * b[here]).sum(1)
-    return out
+    """``a W b``, W being that of the pair's fold: [M, p], [M, p], [K, p, p] -> [M]."""
+    product = a.new_empty(len(a))
+    for weight, rows in zip(by_fold, folds, strict=True):
+        product[rows] = ((a[rows] @ weight) * b[rows]).sum(1)
+    return product
 
 
-def _spectrum(inputs: PairInputs, pairs: Tensor, degree: Tensor, fold: Tensor) -> Tensor:
+def _affinity_features(
+    inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor, folds: list[Tensor]
+) -> Tensor:
+    """How often edges join such features, of the two nodes and of their one-hop means: [M, 2].
+
+    Whitening is linear, so means of whitened rows are whitened means.
+    """
+    own = [inputs.z[end] for end in pairs]
+    means = _one_hop_means(own, inputs.az, pairs, edge, degree)
+    both = [_bilinear(a, b, inputs.feature_affinity, folds) for a, b in (own, means)]
+    return torch.stack(both, 1)
+
+
+def _spectral_features(inputs: PairInputs, pairs: Tensor, degree: Tensor, fold: Tensor) -> Tensor:
     """Cosine of eigenvector rows, and the low-rank adjacency, normalised and not: [M, 3]."""
     a, b = inputs.spectrum[fold, pairs[0]], inputs.spectrum[fold, pairs[1]]
     rebuilt = (a * b * inputs.signs[fold]).sum(1)
@@ -91,46 +282,45 @@ def _spectrum(inputs: PairInputs, pairs: Tensor, degree: Tensor, fold: Tensor) -
     return torch.stack([F.cosine_similarity(a, b, dim=1, eps=1e-6), rebuilt, count], 1)
 
 
-def _common(inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor) -> Tensor:
-    """log(1 + common), Jaccard, Adamic-Adar, resource allocation, common over chance: [M, 5]."""
-    count, adamic, allocation = common(inputs.links, inputs.common_neighbour_weights, pairs).unbind(
-        1
-    )
-    both = degree.sum(0)
-    total = (len(inputs.links.col) - 2 * edge).clamp_min(1)
-    num_two_paths = inputs.num_two_paths - 2 * edge * both
-    expected = degree.prod(0) * num_two_paths / total.square()
+def _neighbour_features(inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor) -> Tensor:
+    """Common neighbours in five ways, and edges between neighbours: [M, 6].
+
+    log(1 + common), Jaccard, Adamic-Adar, resource allocation, common over what chance expects;
+    edges between up to CHOSEN other neighbours of each end, over what the degrees expect.
+    """
+    links, degrees = inputs.graph.links, inputs.graph.degree
+    weights = common(links, inputs.common_neighbour_weights, pairs)
+    count, adamic, allocation = weights.unbind(1)
+    ends = degree.sum(0)
+    total = (len(links.col) - 2 * edge).clamp_min(1)
+    two_paths = (degrees * (degrees - 1)).sum() - 2 * edge * ends
+    expected = degree.prod(0) * two_paths / total.square()
+    hits, likely = between(links, inputs.chosen, pairs, total).unbind(1)
     return torch.stack(
         [
             count.log1p(),
-            count / (both - count).clamp_min(1),
+            count / (ends - count).clamp_min(1),
             adamic.log1p(),
             (allocation + 1e-3).log(),
             ((count + 0.5) / (expected + 0.5)).log(),
+            ((hits + 0.1) / (likely + 0.1)).log(),
         ],
         1,
     )
 
 
-def _between(inputs: PairInputs, pairs: Tensor, edge: Tensor) -> Tensor:
-    """Edges between up to CHOSEN other neighbours of each end, over what degrees expect: [M]."""
-    total = (len(inputs.links.col) - 2 * edge).clamp_min(1)
-    hits, expected = between(inputs.links, inputs.chosen, pairs, total).unbind(1)
-    return ((hits + 0.1) / (expected + 0.1)).log()
-
-
-def _classes(
+def _class_features(
     inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor, folds: list[Tensor]
 ) -> Tensor:
-    """Log-odds over chance of one class, by both's own and by what surrounds them, and how often
+    """Log-odds over chance of one class, by the nodes and by their neighbourhoods, and how often
     edges join such classes: [M, 3].
     """
     if inputs.beliefs.shape[1] == 0:
         return torch.zeros(pairs.shape[1], 3, device=pairs.device)
     own = [inputs.beliefs[end] for end in pairs]
-    near = _near(own, inputs.abeliefs, pairs, edge, degree)
-    mixed = [(a + b) / 2 for a, b in zip(own, near, strict=True)]
+    means = _one_hop_means(own, inputs.abeliefs, pairs, edge, degree)
+    mixed = [(a + b) / 2 for a, b in zip(own, means, strict=True)]
     chance = torch.tensor(inputs.graph.chance, device=pairs.device).logit()
-    over = [(a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, near)]
+    over = [(a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, means)]
     joined = _bilinear(mixed[0], mixed[1], inputs.class_affinity, folds).clamp_min(1e-4).log()
     return torch.stack([*over, joined], 1)

@@ -1,6 +1,5 @@
-"""Pre-training of the auditor over episodes: damaged graphs, looked at as users' graphs are."""
+"""Pre-training of the auditor over episodes: damaged graphs, examined as users' graphs are."""
 
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,11 +14,11 @@ from graphglow.auditing.auditor import (
     MOST_SLOPE,
     Auditor,
     PairScorer,
+    missing_candidates,
     share_facts,
 )
-from graphglow.auditing.candidates import missing_candidates
-from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
-from graphglow.auditing.pair_inputs import PairInputs, build_pair_inputs
+from graphglow.auditing.episodes import Damaged, draw_damaged, near_pairs, two_step_pairs
+from graphglow.auditing.pair_features import PairInputs, build_pair_inputs
 from graphglow.auditing.reference_tables import (
     build_reference_tables,
     evidence_of,
@@ -39,13 +38,13 @@ FEWEST = 20  # edges of an episode
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingBatch:
+class EpisodeEvidence:
     """Evidence of one episode, in half precision, with the truth.
 
     Shapes:
         context [G]; false_share []; edges [P, F] with real [P]; pairs [Q, F], hidden edges and
-        hard ones that never were, with hidden [Q]; candidates [Q, F] as they are found, with
-        missing [Q]; uniform, by_degree [R, F]
+        hard pairs that never were edges, with hidden [Q]; candidates [Q, F] with missing [Q];
+        uniform, by_degree [R, F]
     """
 
     source: str
@@ -70,42 +69,37 @@ def pretrain_auditor(
     """Train an auditor over episodes of the sources and of random graphs.
 
     Args:
-        sources: Graphs with labels ``y`` (-1 where unknown), each best with a ``name`` of its own.
+        sources: Graphs with labels ``y`` (-1 where unknown), each with a ``name`` of its own.
         config: Settings.
-        on_progress: Called with episodes done, and of how many.
+        on_progress: Called with the number of episodes done, and with their total.
     """
     config = config or AuditPretrainConfig()
     for source in sources:
         if not isinstance(source, Data) or source.y is None or source.edge_index is None:
             raise InputError("a source graph must be a Data object with edge_index and labels y")
-    started = time.perf_counter()
     wanted = [(source, i) for i in range(config.episodes) for source in sources]
     wanted += [(None, i) for i in range(config.random_episodes)]
-    batches = []
+    episodes = []
     for done, (source, number) in enumerate(wanted):
-        batch = draw_batch(source, number, config)
-        batches += [] if batch is None else [batch]
+        episodes.append(episode_evidence(source, number, config))
         on_progress(done + 1, len(wanted))
-    auditor = fit_auditor(batches, config)
-    auditor.provenance |= {"seconds": round(time.perf_counter() - started, 1)}
-    return auditor
+    return fit_auditor([episode for episode in episodes if episode is not None], config)
 
 
 @torch.no_grad()
-def draw_batch(
+def episode_evidence(
     source: Data | None, number: int, config: AuditPretrainConfig
-) -> TrainingBatch | None:
-    """Damage a source, or a random graph, and compute the evidence about its pairs.
+) -> EpisodeEvidence | None:
+    """Damage a source, or a random graph, as its name, the number and the seed say.
 
-    All of it follows from the source's name, the number and the seed; None where few edges are
-    left.
+    None if few edges are left.
     """
     name = RANDOM if source is None else str(source.get("name", "graph"))
     seed = zlib.crc32(f"{name} {number} {config.seed}".encode())
     generator = torch.Generator().manual_seed(seed)
     if source is None:
         source = random_graph(generator, config.max_nodes)
-    episode = draw_episode(source, generator, config.max_nodes)
+    episode = draw_damaged(source, generator, config.max_nodes)
     count, nodes = episode.data.edge_index.shape[1], int(episode.data.num_nodes)
     if count < FEWEST:
         return None
@@ -128,7 +122,7 @@ def draw_batch(
     free = pairs_without_edge(inputs, FREE, generator)
     if min(candidates.shape[1], pairs.shape[1], *(f.shape[1] for f in free)) == 0:
         return None
-    return TrainingBatch(
+    return EpisodeEvidence(
         source=name,
         context=tables.context,
         false_share=1 - episode.real.float().mean(),
@@ -146,66 +140,65 @@ def draw_batch(
 def hard_pairs(
     episode: Damaged, inputs: PairInputs, count: int, generator: torch.Generator
 ) -> Tensor:
-    """Pairs that never were edges: two hops, near features and random, a third each: [2, K]."""
-    nodes, edges = inputs.num_nodes, episode.data.edge_index
-    third = count // 3 + 1
+    """Draw pairs that never were edges: two hops, near features and any, a third each: [2, K]."""
+    nodes, third = inputs.graph.num_nodes, count // 3 + 1
     known = episode.hidden[0] * nodes + episode.hidden[1]
-    found = []
+    kinds = []
     for drawn in (
-        two_hops(edges, nodes, 8 * third, generator),
+        two_step_pairs(episode.data.edge_index, nodes, 8 * third, generator),
         near_pairs(episode.data, 4 * third, generator),
         torch.randint(nodes, (2, 4 * third), generator=generator),
     ):
-        low, high = drawn.amin(0), drawn.amax(0)
-        free = (low != high) & ~is_edge(inputs.links, torch.stack([low, high]))
-        free &= ~torch.isin(low * nodes + high, known)
-        found.append(torch.stack([low, high])[:, free][:, :third])
-    return torch.cat(found, 1)[:, :count]
+        pairs = drawn.sort(0).values
+        free = (pairs[0] != pairs[1]) & ~is_edge(inputs.graph.links, pairs)
+        free &= ~torch.isin(pairs[0] * nodes + pairs[1], known)
+        kinds.append(pairs[:, free][:, :third])
+    return torch.cat(kinds, 1)[:, :count]
 
 
 def fit_auditor(
-    batches: list[TrainingBatch],
+    episodes: list[EpisodeEvidence],
     config: AuditPretrainConfig,
     *,
     weight: Callable[[str], float] = lambda source: 1.0,
 ) -> Auditor:
     """Train the networks.
 
-    The share of false edges is learned from scores of a scorer that other sources taught, as
-    users' graphs will have.
+    The share of false edges is learned from the scores of a scorer that was trained on other
+    sources, since it will meet scores of graphs that the scorer has never seen.
 
     Args:
-        batches: From :func:`draw_batch`.
+        episodes: From :func:`episode_evidence`.
         config: Settings.
-        weight: How often a batch of a source is looked at, relative to others.
+        weight: How often an episode of a source is drawn, relative to others.
     """
-    if not batches:
+    if not episodes:
         raise InputError(
             f"No episode was left to train the auditor on: each must have {FEWEST} edges. Use "
             "larger sources or more episodes."
         )
     auditor = Auditor(seed=config.seed)
-    weights = torch.tensor([weight(batch.source) for batch in batches], dtype=torch.float64)
-    names = sorted({batch.source for batch in batches} - {RANDOM})
-    half = [
-        (i if one.source == RANDOM else names.index(one.source)) % 2
-        for i, one in enumerate(batches)
-    ]
-    edges = [(batch.edges, batch.real, batch.context) for batch in batches]
+    weights = torch.tensor([weight(one.source) for one in episodes], dtype=torch.float64)
+    names = sorted({one.source for one in episodes} - {RANDOM})
+    half = [(i if one.source == RANDOM else names.index(one.source)) % 2
+            for i, one in enumerate(episodes)]  # fmt: skip
+    edges = [(one.edges, one.real, one.context) for one in episodes]
     facts: dict[int, tuple[Tensor, Tensor]] = {}
     for side in sorted(set(half)):
         scorer = PairScorer()
-        others = [i for i, own in enumerate(half) if own != side] or list(range(len(batches)))
+        others = [i for i, own in enumerate(half) if own != side] or list(range(len(episodes)))
         _fit_scorer(scorer, [edges[i] for i in others], weights[others], config)
-        facts |= {i: _share_facts(scorer, batches[i]) for i, own in enumerate(half) if own == side}
-    _fit_share(auditor, batches, facts, weights, config)
+        facts |= {i: _share_facts(scorer, episodes[i]) for i, own in enumerate(half) if own == side}
+    order = list(facts)
+    truth = torch.stack([episodes[i].false_share for i in order])
+    _fit_share(auditor, list(facts.values()), truth, weights[order], config)
     _fit_scorer(auditor.edges, edges, weights, config)
-    _fit_missing(auditor, batches, weights, config)
+    _fit_missing(auditor, episodes, weights, config)
     auditor.provenance = {
         "trained": True,
         "audit_version": AUDIT_VERSION,
         "sources": names,
-        "episodes": len(batches),
+        "episodes": len(episodes),
         "config": asdict(config),
         "torch": str(torch.__version__),
     }
@@ -214,12 +207,12 @@ def fit_auditor(
 
 def _fit_scorer(
     scorer: PairScorer,
-    taught: list[tuple[Tensor, Tensor, Tensor]],
+    batches: list[tuple[Tensor, Tensor, Tensor]],
     weights: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
-    """Binary cross-entropy over evidence, truth and context of batches: 16 x 256 pairs a step."""
-    evidence, truth, context = (torch.stack(part) for part in zip(*taught, strict=True))
+    """Minimise cross-entropy over (evidence, truth, context) of episodes, 16 x 256 pairs a step."""
+    evidence, truth, context = (torch.stack(part) for part in zip(*batches, strict=True))
 
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(weights, 16, replacement=True, generator=generator)[:, None]
@@ -232,58 +225,55 @@ def _fit_scorer(
 
 
 @torch.no_grad()
-def _share_facts(scorer: PairScorer, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-    """What share and slope are learned from, and the slope that would be right; NaN if none."""
-    parts = (batch.edges, batch.uniform, batch.by_degree)
-    edges, uniform, by_degree = (scorer(part.float(), batch.context) for part in parts)
-    facts = share_facts(edges, uniform, by_degree, batch.context)
-    if not 0.01 < float(batch.real.mean()) < 0.99:
+def _share_facts(scorer: PairScorer, episode: EpisodeEvidence) -> tuple[Tensor, Tensor]:
+    """The inputs of the share head, and the logarithm of the right slope, NaN if there is none."""
+    parts = (episode.edges, episode.uniform, episode.by_degree)
+    edges, uniform, by_degree = (scorer(part.float(), episode.context) for part in parts)
+    facts = share_facts(edges, uniform, by_degree, episode.context)
+    if not 0.01 < float(episode.real.mean()) < 0.99:
         return facts, torch.tensor(torch.nan)
-    line = _logistic(edges.double(), batch.real.double(), torch.ones(len(edges)).double())
+    line = _logistic(edges.double(), episode.real.double(), torch.ones(len(edges)).double())
     return facts, line[0].clamp_min(1e-3).log().clamp(-MOST_SLOPE, MOST_SLOPE)
 
 
 def _fit_share(
     auditor: Auditor,
-    batches: list[TrainingBatch],
-    facts: dict[int, tuple[Tensor, Tensor]],
+    facts: list[tuple[Tensor, Tensor]],
+    truth: Tensor,
     weights: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
-    """Laplace log-loss of share and slope; there is one to an episode: steps are few and small."""
-    order = list(facts)
-    rows, slopes = (torch.stack(part) for part in zip(*facts.values(), strict=True))
-    truth = torch.stack([batches[i].false_share for i in order])
+    """Minimise the Laplace log-loss of share and slope, in few small steps: one row an episode."""
+    rows, slopes = (torch.stack(part) for part in zip(*facts, strict=True))
 
     def loss(generator: torch.Generator) -> Tensor:
-        e = torch.multinomial(weights[order], 64, replacement=True, generator=generator)
+        e = torch.multinomial(weights, 64, replacement=True, generator=generator)
         noise = 0.05 * torch.randn(rows[e].shape, generator=generator)
         median, scale, slope = auditor.share(rows[e] + noise)
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
         of_slope = (slope.log() - slopes[e]).abs()
         return cost + of_slope.nanmean() if bool(of_slope.isfinite().any()) else cost
 
-    few = max(2, config.steps * 2 // 5)
-    fit_one_cycle(
-        auditor.share, loss, replace(config, steps=few, learning_rate=config.learning_rate / 3)
-    )
+    steps, rate = max(2, config.steps * 2 // 5), config.learning_rate / 3
+    fit_one_cycle(auditor.share, loss, replace(config, steps=steps, learning_rate=rate))
 
 
 def _fit_missing(
-    auditor: Auditor, batches: list[TrainingBatch], weights: Tensor, config: AuditPretrainConfig
+    auditor: Auditor,
+    episodes: list[EpisodeEvidence],
+    weights: Tensor,
+    config: AuditPretrainConfig,
 ) -> None:
-    """Binary cross-entropy of hidden or never there, on hard pairs; then the scale of candidates,
-    of which few are hidden edges.
-    """
-    some = [i for i, batch in enumerate(batches) if bool(batch.hidden.any())]
+    """Tell hidden edges from hard pairs; then scale the scores to candidates, few of them edges."""
+    some = [i for i, one in enumerate(episodes) if bool(one.hidden.any())]
     if not some:
         return
-    taught = [(batches[i].pairs, batches[i].hidden, batches[i].context) for i in some]
-    _fit_scorer(auditor.pairs, taught, weights[some], config)
+    batches = [(episodes[i].pairs, episodes[i].hidden, episodes[i].context) for i in some]
+    _fit_scorer(auditor.pairs, batches, weights[some], config)
     with torch.no_grad():
-        scores = torch.cat([auditor.pairs(one.candidates.float(), one.context) for one in batches])
-    truth = torch.cat([batch.missing for batch in batches])
-    of_pair = weights.repeat_interleave(torch.tensor([len(batch.missing) for batch in batches]))
+        scores = torch.cat([auditor.pairs(one.candidates.float(), one.context) for one in episodes])
+    truth = torch.cat([one.missing for one in episodes])
+    of_pair = weights.repeat_interleave(torch.tensor([len(one.missing) for one in episodes]))
     line = _logistic(scores.double(), truth.double(), of_pair / of_pair.mean())
     auditor.missing_scale.copy_(line)
 

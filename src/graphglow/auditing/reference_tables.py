@@ -1,20 +1,19 @@
-"""Reference tables: what each value of the evidence means on this graph, by its own edges.
+"""Reference tables: what each feature of a pair means on this graph, judged by its own edges.
 
-Of every number, how much more often edges have such a value than random pairs have it, and than
-pairs drawn by degree: a log-ratio that means the same on any graph. Logistic regressions sum it up:
-of edges against each kind of pairs, and of edges against the kinds that false edges here seem to
-be, the doubtful edges among them. Tables and regressions leave out the fold of the pair.
+For every value, how much more often edges have it than random pairs, and than pairs drawn by
+degree: a log-ratio, which means the same on any graph. Logistic regressions sum the log-ratios up:
+edges against each kind of pairs, and edges against what false edges seem to be here, doubtful edges
+included. Tables and regressions leave out the fold of the pair that they are applied to.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from graphglow.auditing.pair_features import RAW, raw_evidence
-from graphglow.auditing.pair_inputs import FOLDS, PairInputs, fold_of
+from graphglow.auditing.pair_features import FOLDS, RAW, PairInputs, pair_fold, raw_features
 from graphglow.linalg.pairs import is_edge
 
 EVIDENCE = (
@@ -29,15 +28,15 @@ CONTEXT = (
     "false_edge_mix", "share",
     *(f"below_{q}_{kind}" for kind in ("uniform", "degree") for q in QUANTILES),
 )  # fmt: skip
-"""Of the graph: edges, degrees, what there is; how much the summed-up evidence tells edges from
-pairs; log-odds of by degree against uniform among false edges, and of false ones among edges; the
-share of edges among the lowest pairs, over that of the pairs themselves."""
+"""Facts of a graph: edges, degrees, what is given; how well the regressions tell edges from pairs;
+log-odds of by degree against uniform among false edges, and of false among all edges; the share of
+edges among the lowest pairs, over that of the pairs themselves."""
 
 BINS = 24
 SAMPLE = 10_000
-"""Edges that tables and regression learn from, at most."""
+"""Edges that tables and regressions learn from, at most."""
 PAIRS = 5_000
-"""Of each kind of pairs without an edge."""
+"""Pairs without an edge that they learn from, of each kind."""
 WEAK = 8.0  # pseudo-counts of each table
 RIDGE = 50.0  # of the regressions
 LOW = 0.5  # quantile of pairs below which edges are taken for false ones
@@ -45,12 +44,12 @@ LOW = 0.5  # quantile of pairs below which edges are taken for false ones
 
 @dataclass(frozen=True, eq=False)
 class ReferenceTables:
-    """Tables of one graph; of two, the first is over uniform pairs, the second by degree.
+    """The tables of one graph; where there are two, first over uniform pairs, then by degree.
 
     Shapes:
         centre, scale [J] of random pairs; cuts [J, BINS - 1], log_ratios [2, FOLDS, J, BINS];
         weights [3, FOLDS, 1 + 3J] of the regressions, fit_cuts [2, BINS - 1] and fit_tables
-        [2, FOLDS, BINS] of what the first two say; context [G]
+        [2, FOLDS, BINS] of the log-odds of the first two; context [G]
     """
 
     centre: Tensor
@@ -69,58 +68,57 @@ def build_reference_tables(inputs: PairInputs, generator: torch.Generator) -> Re
     some = torch.randperm(len(graph.low), generator=generator)[:SAMPLE].to(graph.device)
     edges = torch.stack([graph.low.long()[some], graph.high.long()[some]])
     groups = [edges, *pairs_without_edge(inputs, PAIRS, generator)]
-    raw = [raw_evidence(inputs, g) for g in groups]
-    folds = [fold_of(g[0], g[1]) for g in groups]
+    raw = [raw_features(inputs, pairs) for pairs in groups]
+    folds = [pair_fold(pairs[0], pairs[1]) for pairs in groups]
     centre, scale = raw[1].mean(0), raw[1].std(0).clamp_min(1e-3)
-    cuts, tables = _tables(raw, folds)
-    nothing = raw[0].new_zeros(0)
-    made = ReferenceTables(centre, scale, cuts, tables, nothing, nothing, nothing, nothing)
-    known = [_looked_up(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    ones = [k.new_ones(len(k)) for k in known]
-    parts = list(zip(known, folds, ones, strict=True))
-    weights = torch.stack([_regression(parts[:1], [parts[kind]]) for kind in (1, 2)])
+    cuts, log_ratios = _log_ratios(raw, folds)
+    none = raw[0].new_zeros(0)
+    tables = ReferenceTables(centre, scale, cuts, log_ratios, none, none, none, none)
+    known = [_looked_up(tables, r, f) for r, f in zip(raw, folds, strict=True)]
+    weights = torch.stack(
+        [_regression([known[0], known[kind]], [folds[0], folds[kind]]) for kind in (1, 2)]
+    )
     fits = [_fits(weights, k, f) for k, f in zip(known, folds, strict=True)]
     mix, share = estimate_false_edge_mix(*fits)
-    own = _own_regression(parts, fits[0], mix, share)
-    fit_cuts, fit_tables = _tables(fits, folds)
-    fit_tables = torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)])
-    weights = torch.cat([weights, own[None]])
-    made = replace(made, weights=weights, fit_cuts=fit_cuts, fit_tables=fit_tables)
-    evidence = [_evidence(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    return replace(made, context=_context(inputs, evidence, torch.stack([mix, share])))
+    own = _own_regression(known, folds, fits[0], mix, share)
+    fit_cuts, fit_tables = _log_ratios(fits, folds)
+    tables = replace(
+        tables,
+        weights=torch.cat([weights, own[None]]),
+        fit_cuts=fit_cuts,
+        fit_tables=torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)]),
+    )
+    evidence = [with_fits(tables, k, f) for k, f in zip(known, folds, strict=True)]
+    return replace(tables, context=_context(inputs, evidence, torch.stack([mix, share])))
 
 
 def evidence_of(inputs: PairInputs, tables: ReferenceTables, pairs: Tensor) -> Tensor:
-    """:data:`EVIDENCE` of each pair ``u < v``: [2, M] -> [M, F]."""
-    return _evidence(tables, raw_evidence(inputs, pairs), fold_of(pairs[0], pairs[1]))
+    """Compute :data:`EVIDENCE` for pairs ``u < v``: [2, M] -> [M, F]."""
+    fold = pair_fold(pairs[0], pairs[1])
+    return with_fits(tables, _looked_up(tables, raw_features(inputs, pairs), fold), fold)
 
 
 def pairs_without_edge(
     inputs: PairInputs, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Pairs ``u < v`` that are not joined: uniform, and each end drawn by degree: [2, <= count].
+    """Draw pairs ``u < v`` that are not joined: uniformly, and by degree: [2, <= count] each.
 
-    Where the nodes that have edges are all joined, uniform ones stand for both.
+    Where all nodes with edges are joined to each other, uniform pairs stand for both.
     """
-    nodes, device = inputs.num_nodes, inputs.x.device
-    ends = inputs.links.col.long()
-    drawn = torch.randint(nodes, (2, 2 * count), generator=generator).to(device)
+    links, nodes, device = inputs.graph.links, inputs.graph.num_nodes, inputs.graph.device
+    ends = links.col.long()
+    uniform = torch.randint(nodes, (2, 2 * count), generator=generator).to(device)
     place = torch.randint(max(1, len(ends)), (2, 2 * count), generator=generator).to(device)
-    by_degree = ends[place] if len(ends) else drawn
-    found = []
-    for pairs in (drawn, by_degree):
+    free = []
+    for pairs in (uniform, ends[place] if len(ends) else uniform):
         pairs = pairs.sort(0).values
-        free = (pairs[0] != pairs[1]) & ~is_edge(inputs.links, pairs)
-        found.append(pairs[:, free][:, :count])
-    return found[0], found[1] if found[1].shape[1] else found[0]
+        kept = (pairs[0] != pairs[1]) & ~is_edge(links, pairs)
+        free.append(pairs[:, kept][:, :count])
+    return free[0], free[1] if free[1].shape[1] else free[0]
 
 
-def _evidence(tables: ReferenceTables, raw: Tensor, fold: Tensor) -> Tensor:
-    return completed(tables, _looked_up(tables, raw, fold), fold)
-
-
-def completed(tables: ReferenceTables, known: Tensor, fold: Tensor) -> Tensor:
-    """Add what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
+def with_fits(tables: ReferenceTables, known: Tensor, fold: Tensor) -> Tensor:
+    """Append what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
     fits = _fits(tables.weights, known, fold)  # [M, 3]
     bins = _bins(tables.fit_cuts, fits[:, :2])
     over = [tables.fit_tables[kind, fold, bins[:, kind]] for kind in (0, 1)]
@@ -130,31 +128,32 @@ def completed(tables: ReferenceTables, known: Tensor, fold: Tensor) -> Tensor:
 def _looked_up(tables: ReferenceTables, raw: Tensor, fold: Tensor) -> Tensor:
     """Deviations from random pairs (-4 .. 12, over 4) and both log-ratios: [M, J] -> [M, 3J]."""
     away = ((raw - tables.centre) / tables.scale).clamp(-4, 12) / 4
-    width = raw.shape[1]
-    bins = _bins(tables.cuts[:width], raw)
-    column = torch.arange(width, device=raw.device)
-    over = [table[fold[:, None], column, bins] for table in tables.log_ratios]
-    return torch.cat([away, *over], 1)
+    bins = _bins(tables.cuts, raw)
+    column = torch.arange(raw.shape[1], device=raw.device)
+    return torch.cat(
+        [away, *(table[fold[:, None], column, bins] for table in tables.log_ratios)], 1
+    )
 
 
 def _bins(cuts: Tensor, raw: Tensor) -> Tensor:
     return torch.searchsorted(cuts, raw.T.contiguous()).T
 
 
-def _tables(raw: list[Tensor], folds: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Cuts at quantiles of all [J, BINS - 1], and log-ratios [2, FOLDS, J, BINS]."""
+def _log_ratios(raw: list[Tensor], folds: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Cuts at common quantiles [J, BINS - 1], and log-ratios [2, FOLDS, J, BINS]."""
     width, device = raw[0].shape[1], raw[0].device
-    share = torch.linspace(0, 1, BINS + 1, device=device)[1:-1]
-    several = [r[torch.linspace(0, len(r) - 1, min(len(r), PAIRS)).long().to(device)] for r in raw]
-    cuts = torch.quantile(torch.cat(several), share, dim=0).T.contiguous()
+    level = torch.linspace(0, 1, BINS + 1, device=device)[1:-1]
+    evenly = [r[torch.linspace(0, len(r) - 1, min(len(r), PAIRS)).long().to(device)] for r in raw]
+    cuts = torch.quantile(torch.cat(evenly), level, dim=0).T.contiguous()
     column = torch.arange(width, device=device) * BINS
-    counts = []  # of edges, uniform and degree-drawn pairs, by fold: [FOLDS, J, BINS]
+    smooth = []  # counts of edges, uniform and degree-drawn pairs: [FOLDS, J, BINS]
     for r, fold in zip(raw, folds, strict=True):
         place = (fold[:, None] * width * BINS + column + _bins(cuts, r)).flatten()
-        made = torch.bincount(place, minlength=FOLDS * width * BINS).float()
-        made = made.view(FOLDS, width, BINS)
-        counts.append(made.sum(0) - made)  # of all other folds
-    edges, *pairs = (_smooth(c) for c in counts)
+        count = torch.bincount(place, minlength=FOLDS * width * BINS).float()
+        count = count.view(FOLDS, width, BINS)
+        padded = F.pad(count.sum(0) - count, (1, 1), mode="replicate")  # of all other folds
+        smooth.append((padded[..., :-2] + 2 * padded[..., 1:-1] + padded[..., 2:]) / 4)
+    edges, *pairs = smooth
     pooled = (edges / edges.sum(2, keepdim=True).clamp_min(1) + sum(
         p / p.sum(2, keepdim=True).clamp_min(1) for p in pairs)) / 3  # fmt: skip
 
@@ -164,51 +163,49 @@ def _tables(raw: list[Tensor], folds: list[Tensor]) -> tuple[Tensor, Tensor]:
     return cuts, torch.stack([(share_of(edges) / share_of(p)).log().clamp(-5, 5) for p in pairs])
 
 
-def _smooth(counts: Tensor) -> Tensor:
-    padded = torch.nn.functional.pad(counts, (1, 1), mode="replicate")
-    return (padded[..., :-2] + 2 * padded[..., 1:-1] + padded[..., 2:]) / 4
+def _regression(
+    known: list[Tensor], folds: list[Tensor], weights: list[Tensor] | None = None
+) -> Tensor:
+    """Fit ridge logistic regressions of the first group of pairs against the others.
 
+    One without each fold, by Newton's method; both sides weigh the same.
 
-Part: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Of some pairs: what is known [M, 3J], folds [M], weights [M]."""
-
-
-def _regression(real: list[Part], false: list[Part]) -> Tensor:
-    """Ridge logistic regression of some pairs against others, both weighing the same, one without
-    each fold, by Newton's method: [FOLDS, 1 + 3J].
+    Shapes:
+        known [M, 3J], folds [M], weights [M] each -> [FOLDS, 1 + 3J]
     """
-    known, fold, weights = (torch.cat(part) for part in zip(*real, *false, strict=True))
-    rows = torch.cat([known.new_ones(len(known), 1), known], 1)
-    truth = (torch.arange(len(rows), device=rows.device) < sum(len(p[1]) for p in real)).float()
+    every, fold = torch.cat(known), torch.cat(folds)
+    weight_of = every.new_ones(len(every)) if weights is None else torch.cat(weights)
+    rows = torch.cat([every.new_ones(len(every), 1), every], 1)
+    truth = (torch.arange(len(rows), device=rows.device) < len(known[0])).float()
     penalty = torch.full((rows.shape[1],), RIDGE, device=rows.device)
     penalty[0] = 1e-2
-    found: list[Tensor] = []
+    fitted: list[Tensor] = []
     for k in range(FOLDS):
-        x, y, share = (part[fold != k] for part in (rows, truth, weights))
+        x, y, share = (part[fold != k] for part in (rows, truth, weight_of))
         for side in (y > 0, y == 0):
             share = torch.where(side, share / share[side].sum().clamp_min(1) * len(y) / 2, share)
-        weight = found[-1] if found else x.new_zeros(x.shape[1])
-        for _ in range(3 if found else 6):
+        weight = fitted[-1] if fitted else x.new_zeros(x.shape[1])
+        for _ in range(3 if fitted else 6):
             p = (x @ weight).sigmoid()
             slope = x.T @ (share * (p - y)) + penalty * weight
             curve = (x * (share * (p * (1 - p)).clamp_min(1e-4))[:, None]).T @ x
             curve.diagonal().add_(penalty)
             weight = weight - torch.linalg.solve(curve, slope)
-        found.append(weight)
-    return torch.stack(found)
+        fitted.append(weight)
+    return torch.stack(fitted)
 
 
 def estimate_false_edge_mix(
     edges: Tensor, uniform: Tensor, by_degree: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What false edges are: log-odds of by degree against uniform, and of being an edge at all.
+    """Estimate log-odds of by degree against uniform among false edges, and of being false.
 
-    Low edges, where hardly any is real, are a mixture of low pairs of both kinds, of which the
-    ratio of densities is known: ``r_1 - r_2``. The mixture's share is found by expectation
-    maximisation; then there are as many false edges as low ones call for.
+    Low edges, hardly any of them real, are a mixture of low pairs of both kinds, whose ratio of
+    densities is known: ``r_1 - r_2``. Expectation maximisation finds the mixture; then there are as
+    many false edges as explain the low ones.
 
     Shapes:
-        log-odds of the regressions [M, 2] of each -> [], []
+        log-odds of the regressions [M, 2] each -> [], []
     """
     cut = torch.quantile(torch.cat([uniform.sum(1), by_degree.sum(1)]), LOW)
     low, one, two = ((r.sum(1) <= cut).float().mean() for r in (edges, uniform, by_degree))
@@ -221,38 +218,42 @@ def estimate_false_edge_mix(
     return (0.1 + 0.8 * mix).logit(), share.logit()  # there may be kinds that are neither
 
 
-def _own_regression(parts: list[Part], fits: Tensor, mix: Tensor, share: Tensor) -> Tensor:
-    """Edges, as far as they seem real, against pairs of both kinds as far as false edges seem to
-    be such, and against edges that seem false: [FOLDS, 1 + 3J].
+def _own_regression(
+    known: list[Tensor], folds: list[Tensor], fits: Tensor, mix: Tensor, share: Tensor
+) -> Tensor:
+    """Fit edges, as far as they seem real, against false ones: [FOLDS, 1 + 3J].
+
+    These are pairs of both kinds in the estimated mixture, and edges as far as they seem false.
     """
-    (known, fold, ones), uniform, by_degree = parts
     mixed = torch.stack([1 - mix.sigmoid(), mix.sigmoid()])
     false = (share.sigmoid() * (mixed * (-fits).exp()).sum(1)).clamp_max(0.98)
-    count = share.sigmoid() * len(ones)
-    free = [(k, f, w * count * m / len(w)) for (k, f, w), m in
-            zip((uniform, by_degree), mixed, strict=True)]  # fmt: skip
-    weights = known.new_zeros(0)
+    count = share.sigmoid() * len(fits)
+    free = [
+        count * part / len(k) * k.new_ones(len(k)) for k, part in zip(known[1:], mixed, strict=True)
+    ]
     for _ in range(2):
-        weights = _regression([(known, fold, 1 - false)], [(known, fold, false), *free])
-        odds = _fits(weights[None], known, fold)[:, 0] - share
+        weights = _regression([known[0], *known], [folds[0], *folds], [1 - false, false, *free])
+        odds = _fits(weights[None], known[0], folds[0])[:, 0] - share
         false = (-odds).sigmoid().clamp_max(0.98)
     return weights
 
 
 def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
-    """Log-odds of regressions without each pair's fold: [K, FOLDS, 1 + 3J], [M, 3J] -> [M, K]."""
+    """Log-odds by the regressions without each pair's fold: [K, FOLDS, 1 + 3J] -> [M, K]."""
     every = weights[:, :, 0, None] + weights[:, :, 1:] @ known.T  # [K, FOLDS, M]
     place = fold[None, None].expand(len(weights), 1, -1)
     return every.gather(1, place)[:, 0].T.clamp(-12, 12)
 
 
 def _context(inputs: PairInputs, evidence: list[Tensor], false: Tensor) -> Tensor:
+    """:data:`CONTEXT` of a graph, from the evidence of edges and of both kinds of pairs: [G]."""
     edges, uniform, by_degree = evidence
-    mean = inputs.degree.mean().clamp_min(1e-3)
+    degree = inputs.graph.degree
+    mean = degree.mean().clamp_min(1e-3)
     facts = [
         math.log(min(len(inputs.graph.low), 100_000)) / 3 - 3,
         float(mean.log1p()) / 4,
-        float((inputs.degree.square().mean() / mean.square()).log1p()) / 3,
+        float((degree.square().mean() / mean.square()).log1p()) / 3,
         float(inputs.x.shape[1] > 0),
         float(len(inputs.graph.seen) > 1),
     ]
