@@ -179,8 +179,7 @@ class Prediction:
         """Class probabilities of nodes that were not in the graph: [M, C].
 
         They are answered from their neighbours' views and the stored solutions, in milliseconds;
-        nothing of the old nodes changes. That is exact for a node that changes nothing, such as
-        a copy of an unlabelled one.
+        nothing of the old nodes changes. A copy of an unlabelled node is answered as that node.
 
         Args:
             x: Their features, one row each, with the columns of the graph; without features, a

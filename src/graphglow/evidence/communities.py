@@ -82,7 +82,8 @@ def communities(
         if reached < before + ENOUGH:
             break
     _, label, size = torch.unique(label, return_inverse=True, return_counts=True)
-    return size.argsort(descending=True, stable=True).argsort()[label]
+    rank: Tensor = size.argsort(descending=True, stable=True).argsort()
+    return rank[label]
 
 
 def _bottom_up(

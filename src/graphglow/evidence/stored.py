@@ -21,7 +21,8 @@ from graphglow.linalg.rows import LowRank
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 KIND, STATE_VERSION = "prediction", 3
-STORED = (Channel, FeatureEncoder, FinalRound, Graph, GraphEvidence, LowRank, RefinedGraph)
+CLASSES = (Channel, FeatureEncoder, FinalRound, Graph, GraphEvidence, LowRank, RefinedGraph)
+STORED: dict[str, Any] = {kind.__name__: kind for kind in CLASSES}
 
 
 def save_state(
@@ -117,13 +118,13 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"tensor": name}
-    if is_dataclass(value):
-        parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {"class": type(value).__name__, "parts": _pack(parts, name, tensors)["dict"]}
-    if isinstance(value, dict):
-        return {"dict": {key: _pack(part, f"{name}.{key}", tensors) for key, part in value.items()}}
     if isinstance(value, list | tuple):
         return [_pack(part, f"{name}.{i}", tensors) for i, part in enumerate(value)]
+    if is_dataclass(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"class": type(value).__name__, "parts": _pack(parts, name, tensors)}
+    if isinstance(value, dict):
+        return {key: _pack(part, f"{name}.{key}", tensors) for key, part in value.items()}
     return value
 
 
@@ -135,7 +136,6 @@ def _unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
         return packed
     if "tensor" in packed:
         return tensors[packed["tensor"]]
-    if "dict" in packed:
-        return {key: _unpack(part, tensors) for key, part in packed["dict"].items()}
-    kind: Any = next(c for c in STORED if c.__name__ == packed["class"])
-    return kind(**{key: _unpack(part, tensors) for key, part in packed["parts"].items()})
+    if "class" in packed:
+        return STORED[packed["class"]](**_unpack(packed["parts"], tensors))
+    return {key: _unpack(part, tensors) for key, part in packed.items()}
