@@ -54,12 +54,12 @@ def demo(
         rows.append((LABELS[method], *map("".join, zip(means, spreads, strict=True))))
     print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
+    before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
     sentences = [
         *headline(result),
-        f"Refined graph of {refined.target}: {percent(refined.after['homophily'])} of its edges join "
-        f"nodes of one class; {percent(refined.before['homophily'])} of the input's do. Dropped are "
-        f"{percent(refined.dropped_injected)} of the injected edges and "
-        f"{percent(refined.dropped_own)} of its own.",
+        f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; {before} "
+        f"of the input's do. Dropped are {percent(refined.dropped_injected)} of the injected edges "
+        f"and {percent(refined.dropped_own)} of its own.",
     ]
     if refined.audit_auc is not None:
         sentences.append(
