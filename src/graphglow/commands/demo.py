@@ -57,9 +57,9 @@ def demo(
     before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
     sentences = [
         *headline(result),
-        f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; {before} "
-        f"of the input's do. Dropped are {percent(refined.dropped_injected)} of the injected edges "
-        f"and {percent(refined.dropped_own)} of its own.",
+        f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
+        f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the injected "
+        f"edges and {percent(refined.dropped_own)} of its own.",
     ]
     if refined.audit_auc is not None:
         sentences.append(
