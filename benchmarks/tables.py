@@ -408,7 +408,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "made": made,
     "held_out": held_out,
     "measured": lambda: speed_table("bench_refine.jsonl", MEASURED, "part", "target"),
-    "ray": lambda: speed_table("bench_ray.jsonl", RAY, "part", "nodes", "workers", "where"),
+    "ray": lambda: speed_table("ray.jsonl", RAY, "part", "nodes", "workers", "where"),
     "epoch": lambda: speed_table("bench_epoch.jsonl", EPOCH, "target", "epochs", *MODEL),
     "scale": lambda: speed_table("bench_scale.jsonl", SCALE, "nodes", *MODEL),
     "audit": audit,

@@ -58,8 +58,8 @@ def demo(
     sentences = [
         *headline(result),
         f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
-        f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the injected "
-        f"edges and {percent(refined.dropped_own)} of its own.",
+        f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the "
+        f"injected edges and {percent(refined.dropped_own)} of its own.",
     ]
     if refined.audit_auc is not None:
         sentences.append(
