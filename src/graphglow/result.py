@@ -371,15 +371,14 @@ class TransferResult(RunResult):
 
         Only under an evidence learner. The nodes need not be joined.
         """
-        from graphglow.explain import explain_known_pair, pair_places
+        from graphglow.explain import explain_known_pair
 
         if not isinstance(self.learner, EvidenceLearner) or self.edges is None:
             raise InputError(
                 "Pairs are explained under an evidence learner only: the paper's compares "
                 "embeddings and has no evidence to name. Transfer with the learner universal."
             )
-        pair = pair_places(self.data, self.graph.num_nodes, u, v)
-        known = self.learner, self._refined, self.data, pair
+        known = self.learner, self._refined, self.data, (u, v)
         return explain_known_pair(*known, self.edges.edge_index, self.logits)
 
     @cached_property
