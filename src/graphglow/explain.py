@@ -280,8 +280,6 @@ def explain_result(
     against: int | str | None = None,
 ) -> Explanation:
     """Explain a logit of a node; see :meth:`TransferResult.explain`."""
-    import pandas as pd
-
     at_least("top_k", top_k, 1)
     data, graph = result.data, result.graph
     if not result.gnn.explainable():
@@ -305,49 +303,40 @@ def explain_result(
         return kept if other is None else kept - values[..., other].double()
 
     last = result.last_layer()
-    messages = Messages(last.adj, result.latent, result.input_weight)
-    rows = messages.rows(slice(place, place + 1))
-    by_input, by_learned = (row[0].double().cpu() for row in rows)
+    rows = Messages(last.adj, result.latent, result.input_weight).rows(slice(place, place + 1))
+    weight = torch.cat(rows).double().cpu()  # [2, N], over the input graph and the learned one
     message = towards(last.messages).cpu()
-    heard = ((by_input != 0) | (by_learned != 0)).nonzero()[:, 0]
-    value = ((by_input + by_learned) * message)[heard]
-    heard = heard[value.abs().argsort(descending=True, stable=True)]
+    value = weight.sum(0) * message
+    heard = (weight != 0).any(0).nonzero()[:, 0]
+    heard = heard[value[heard].abs().argsort(descending=True, stable=True)]
     joined = {place, *last.adj.col[last.adj.crow[place] : last.adj.crow[place + 1]].tolist()}
     probability = {}
     if result.edges is not None:
         mine = result.edges.edge_index[0] == place
         ends, p = result.edges.edge_index[1, mine], result.edges.edge_probability[mine]
         probability = dict(zip(ends.tolist(), p.tolist(), strict=True))
-    splits = split_names(data) or [""] * graph.num_nodes
-    columns = {
-        "label": [labels[n] for n in heard],
-        "predicted": [predicted[n] for n in heard],
-        "split": [splits[n] for n in heard],
-        "input_edge": [n in joined for n in heard.tolist()],
-        "probability": [probability.get(n) for n in heard.tolist()],
-    }
-    frame = pd.DataFrame({"node": heard.tolist(), **columns}, dtype=object).assign(
-        message=message[heard].numpy(),
-        input_weight=by_input[heard].numpy(),
-        learned_weight=by_learned[heard].numpy(),
-        input_part=(by_input * message)[heard].numpy(),
-        learned_part=(by_learned * message)[heard].numpy(),
-    )
-    sums = frame.columns[-4:]
-    by_class = frame.groupby("predicted")[sums].sum()
-    by_class.insert(0, "nodes", frame.predicted.value_counts())
-    parts = []
-    for row in frame.head(top_k).to_dict("records"):
-        about = "the node itself" if row["node"] == place else f"predicted {row['predicted']}"
-        value = row["input_part"] + row["learned_part"]
-        parts.append(Contribution(ids[row["node"]], about, value, row))
-    rest = frame.iloc[top_k:]
-    constants = (
-        (f"{len(rest)} others", "not listed", rest[["input_part", "learned_part"]].sum().sum()),
+    splits, parts = split_names(data) or [""] * graph.num_nodes, []
+    for n in heard[:top_k].tolist():
+        details = {
+            "node": n,
+            "label": labels[n],
+            "predicted": predicted[n],
+            "split": splits[n],
+            "input_edge": n in joined,
+            "probability": probability.get(n),
+            "message": float(message[n]),
+            "input_weight": float(weight[0, n]),
+            "learned_weight": float(weight[1, n]),
+        }
+        about = "the node itself" if n == place else f"predicted {predicted[n]}"
+        parts.append(Contribution(ids[n], about, float(value[n]), details))
+    for name, about, rest in (
+        (f"{len(heard[top_k:])} others", "not listed", value[heard[top_k:]].sum()),
         ("own", "the node without any message", towards(last.own[place])),
         ("bias", "alike for all nodes", towards(last.bias)),
-    )
-    parts += [Contribution(name, about, float(value)) for name, about, value in constants]
+    ):
+        parts.append(Contribution(name, about, float(rest)))
+    by_input, by_learned = (weight @ message).tolist()
     facts = {
         "node": place,
         "id": ids[place],
@@ -356,8 +345,8 @@ def explain_result(
         "predicted": predicted[place],
         "explained": names[explained],
         "against": None if other is None else names[other],
-        "input_total": float(frame.input_part.sum()),
-        "learned_total": float(frame.learned_part.sum()),
+        "input_total": by_input,
+        "learned_total": by_learned,
     }
     asked = class_text(names[explained])
     asked += "" if other is None else f" rather than {class_text(names[other])}"
@@ -365,18 +354,13 @@ def explain_result(
     return Explanation(
         title=f"What speaks for node {ids[place]} being {asked}",
         answer=f"Node {ids[place]} of {graph.name} is predicted to be "
-        f"{class_text(predicted[place])}. All nodes together add {facts['input_total']:+.3f} over "
-        f"the input graph and {facts['learned_total']:+.3f} over the learned graph to the score "
-        f"for {asked}. Most comes from {parts[0].name} ({parts[0].value:+.3f}).",
+        f"{class_text(predicted[place])}. All nodes together add {by_input:+.3f} over the input "
+        f"graph and {by_learned:+.3f} over the learned graph to the score for {asked}. Most comes "
+        f"from {parts[0].name} ({parts[0].value:+.3f}).",
         score=float(towards(logits)),
         probability=float(logits.softmax(0)[explained]),
         contributions=tuple(parts),
         facts=facts,
-        tables={
-            "all nodes that are heard, by predicted class": by_class.reset_index().to_dict(
-                "records"
-            )
-        },
     )
 
 
