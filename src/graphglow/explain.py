@@ -202,10 +202,11 @@ def explain_prediction(
             f"class {names[explained]} has no given label, so that nothing speaks for it. Explain "
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
-    column, log_prior = seen.index(explained), problem.prior.double().log()
+    column = seen.index(explained)
     predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
     odds, trust = final.inputs(at[None])
-    assert refined.update is not None
+    assert refined.update is not None and refined.shares is not None
+    log_prior = refined.shares.double().log()
     update = refined.update[folds(problem)[at]]
     weights = channel_weights(predictor, trust, update)[0].double()  # [V]
     by_channel = odds[0].double() * weights  # [C, V]
@@ -222,7 +223,7 @@ def explain_prediction(
         about, value = CHANNEL_NAMES.get(name, name), float(by_channel[column, k])
         parts.append(Contribution(name=name, about=about, value=value, details=details))
     parts.sort(key=lambda part: -abs(part.value))
-    about, value = "log of the share of the class among the labels", float(log_prior[column])
+    about, value = "log of the share of the class", float(log_prior[column])
     parts.append(Contribution(name="log_share", about=about, value=value))
     around = _labelled_nodes(prediction, final, int(at), names)
     facts = {
