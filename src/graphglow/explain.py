@@ -205,7 +205,8 @@ def explain_prediction(
     column = seen.index(explained)
     predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
     odds, trust = final.inputs(at[None])
-    assert refined.update is not None and refined.shares is not None
+    assert refined.update is not None
+    assert refined.shares is not None
     log_prior = refined.shares.double().log()
     update = refined.update[folds(problem)[at]]
     weights = channel_weights(predictor, trust, update)[0].double()  # [V]

@@ -32,7 +32,14 @@ from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.scores import Accuracy, Scores, conformal_sets, fair_tests, scores_of, weighted_accuracy
+from graphglow.scores import (
+    Accuracy,
+    Scores,
+    conformal_sets,
+    fair_tests,
+    scores_of,
+    weighted_accuracy,
+)
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation

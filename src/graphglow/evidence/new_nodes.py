@@ -284,7 +284,8 @@ class _Insertion:
         known, update = replace(frozen.known, graph=self.graph), frozen.refined.update
         final = replace(final, known=known, channels=self.channels)
         shares = frozen.refined.shares
-        assert update is not None and shares is not None
+        assert update is not None
+        assert shares is not None
         logits = [
             answer(self.learner.predictor, *final.inputs(some), update[0])
             for some in self._blocks()
