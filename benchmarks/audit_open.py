@@ -53,7 +53,7 @@ from graphglow.auditing.reference_tables import (
 )
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.graph.graph import known_graph
-from graphglow.lab.open_world.targets import FOLDS, family_of
+from graphglow.lab.open_world.targets import FAMILY_FOLDS, family_of
 from graphglow.lab.rows import provenance
 from graphglow.parallel import map_blocks
 from graphglow.settings import AuditPretrainConfig
@@ -357,7 +357,7 @@ def main() -> None:
         if args.final:
             make_auditor(batches, config).save(args.final)
             return
-        fold = {g.stem: FOLDS[family_of(g.stem)] for g in graphs} | {RANDOM: -1}
+        fold = {g.stem: FAMILY_FOLDS[family_of(g.stem)] for g in graphs} | {RANDOM: -1}
         auditors = {f"fold {k}": make_auditor([b for b in batches if fold[b.source] != k], config)
                     for k in sorted({*fold.values()} - {-1})}  # fmt: skip
         tasks = [

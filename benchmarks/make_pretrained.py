@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.lab.config import RunsConfig, config_of
-from graphglow.lab.paper_tables import CITATION, NAMES, SOCIAL, Cell
-from graphglow.lab.runs import Pretraining, learner_from, pretrained, reproduce
+from graphglow.lab.paper_tables import CITATION, METHOD_NAMES, SOCIAL, Cell
+from graphglow.lab.runs import Pretraining, pretrained, run_cells
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.settings import PretrainConfig
 from measuring import RESULTS
@@ -34,8 +34,7 @@ METHODS = ("graphglow", "random-theta", "gcn")
 def make(args: argparse.Namespace) -> None:
     """Write the file of the package."""
     config = config_of(PretrainConfig, SETTINGS, device=args.device)
-    _, content = pretrained(args.data_root, Pretraining(SOURCES, config))
-    learner = learner_from(content)
+    _, learner = pretrained(args.data_root, Pretraining(SOURCES, config))
     learner.provenance |= {"name": PAPER, "seed": config.seed}
     learner.save(args.folder / f"{PAPER}.safetensors")
     score = learner.provenance["validation_accuracy"]
@@ -51,7 +50,7 @@ def cells(targets: Sequence[str]) -> Iterator[Cell]:
             yield Cell(
                 experiment="pretrained",
                 key=f"{PAPER}/{method}/{target}",
-                label=NAMES[method],
+                label=METHOD_NAMES[method],
                 method=method,
                 target=target,
                 sources=tuple(s for s in SOURCES if s != target) if ours else (),
@@ -75,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")  # of torch and PyG
     if args.hold_out:
         config = RunsConfig(seeds=args.seeds, device=args.device, workers=1)
-        made = reproduce([*cells(args.targets)], args.out, config, {}, data_root=args.data_root)
+        made = run_cells([*cells(args.targets)], args.out, config, {}, data_root=args.data_root)
         print(made, flush=True)
     else:
         make(args)

@@ -41,7 +41,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
-from graphglow.graph.perturb import add_edges
+from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import (
     HIDDEN,
     accuracy,

@@ -21,7 +21,7 @@ from graphglow.demo import (
     summarise,
 )
 from graphglow.graph import DATASETS, load_graph
-from graphglow.graph.perturb import add_edges
+from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import refine_pool
 from graphglow.lab.structure_metrics import GraphFacts, graph_facts
 from graphglow.pretrained import evidence_learner, load_learner

@@ -32,7 +32,7 @@ _NAMES = {
     "evidence.learner": "EvidenceLearner",
     "explain": "Explanation explain_pair",
     "graph": "load_graph synthetic_graph write_graph",
-    "graph.describe": "describe",
+    "graph.load": "describe",
     "graph.write": "to_networkx",
     "new_nodes": "NewPredictions",
     "paper": "StructureLearner",
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from graphglow.explain import Explanation as Explanation, explain_pair as explain_pair
     from graphglow.graph import load_graph as load_graph, synthetic_graph as synthetic_graph
     from graphglow.graph import write_graph as write_graph
-    from graphglow.graph.describe import describe as describe
+    from graphglow.graph.load import describe as describe
     from graphglow.graph.write import to_networkx as to_networkx
     from graphglow.new_nodes import NewPredictions as NewPredictions
     from graphglow.paper import StructureLearner as StructureLearner

@@ -26,8 +26,7 @@ from graphglow.explain import Explanation, explain_edge, surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
-from graphglow.graph.node_ids import node_place
-from graphglow.graph.write import class_names, own_ids
+from graphglow.graph.write import class_names, node_place, own_ids
 from graphglow.linalg.pairs import is_edge
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import FOLDER, evidence_learner

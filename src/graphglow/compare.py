@@ -24,8 +24,8 @@ from graphglow.lab.open_world.methods import (
     NAMES,
     NEED_FEATURES,
     POOL,
-    fold_of,
     lacks_features,
+    part_of,
     run_method,
 )
 from graphglow.pretrained import UNIVERSAL, LearnerName
@@ -242,7 +242,7 @@ def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
     made = []
     if not bool(test.any()):
         for fold in range(max(FOLDS, seeds)):
-            held = fold_of(data.y, train | val, fold % FOLDS, FOLDS, seed + fold // FOLDS)
+            held = part_of(data.y, train | val, fold % FOLDS, FOLDS, seed + fold // FOLDS)
             made.append(_quartered(data, (train | val) & ~held, held, seed + fold))
         return made, f"no test nodes: labelled ones are tested in turn, in {FOLDS} parts"
     if not bool(val.any()):
@@ -253,6 +253,6 @@ def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
 
 def _quartered(data: Data, train: Tensor, test: Tensor, seed: int) -> Data:
     """Return the graph with these test nodes, and a quarter of the training nodes to validate."""
-    out, val = data.clone(), fold_of(data.y, train, 0, 4, seed)
+    out, val = data.clone(), part_of(data.y, train, 0, 4, seed)
     out.train_mask, out.val_mask, out.test_mask = train & ~val, val, test
     return out

@@ -33,8 +33,14 @@ from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graph import as_graph
-from graphglow.graph.node_ids import node_places
-from graphglow.graph.write import TABLES, class_names, own_ids, split_names, write_table
+from graphglow.graph.write import (
+    TABLES,
+    class_names,
+    node_places,
+    own_ids,
+    split_names,
+    write_table,
+)
 from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.predict import CHANNEL_NAMES, run_frozen

@@ -21,7 +21,7 @@ from graphglow.gnn.propagation import Encoded, Structure
 from graphglow.gnn.train import Epoch, accuracy
 from graphglow.graph import Graph, write_predictions
 from graphglow.graph.check import MADE, without_edges
-from graphglow.graph.tables import Columns
+from graphglow.graph.table_file import Columns
 from graphglow.graph.write import class_names, prediction_frame
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.messages import Messages

@@ -23,8 +23,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graph import as_graph
 from graphglow.graph.check import MASKS
-from graphglow.graph.node_ids import node_places
-from graphglow.graph.write import own_classes
+from graphglow.graph.write import node_places, own_classes
 from graphglow.predict import Prediction, predict
 from graphglow.pretrained import UNIVERSAL, LearnerName
 

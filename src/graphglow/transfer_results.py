@@ -18,7 +18,7 @@ from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, Refinement, last_refinement
 from graphglow.result import TransferResult
-from graphglow.settings import Model, PaperConfig, TransferConfig, delta_facts
+from graphglow.settings import BackboneConfig, PaperConfig, TransferConfig, delta_facts
 from graphglow.storage import fill, prefixed, within
 from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
 
@@ -245,7 +245,7 @@ def _nodes(found: Tensor, graph: Graph, origin: str) -> Tensor:
 
 
 def _loaded_gnn(
-    config: Model, graph: Graph, hidden: int, tensors: Tensors, origin: str
+    config: BackboneConfig, graph: Graph, hidden: int, tensors: Tensors, origin: str
 ) -> Backbone:
     gnn = build_gnn(config, graph, hidden, torch.Generator())
     fill(gnn, within("gnn", tensors), origin)

@@ -14,7 +14,7 @@ from torch_geometric.data import Batch, Data
 
 import graphglow
 from graphglow.errors import InputError, InputWarning
-from graphglow.graph.perturb import add_edges
+from graphglow.graph.synthetic import add_edges
 
 
 def test_false_edges_are_told_from_real_ones(damaged_audit):

@@ -10,7 +10,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.graph import load_graph
-from graphglow.graph.files import read_npz_arrays
+from graphglow.graph.formats import read_npz_arrays
 from graphglow.paper import StructureLearner
 
 

@@ -17,7 +17,7 @@ import graphglow
 from graphglow import cli
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import load_graph
-from graphglow.graph.files import apply_split_file
+from graphglow.graph.formats import apply_split_file
 from graphglow.graph.tables import read_new_nodes
 
 COUNT = int(os.environ.get("GRAPHGLOW_FUZZ", "60"))

@@ -23,7 +23,7 @@ KEY = '<key id="{0}" for="{1}" attr.name="{0}" attr.type="{2}"/>'
         ({"train": torch.ones(8).bfloat16()}, "node indices or booleans; got torch.bfloat16"),
         ({"y": Y[:, None].to_sparse()}, "y of .* must be a dense tensor of plain numbers"),
         ({"edge_weight": torch.ones(1, device="meta")}, "must be a dense tensor"),
-        ({"class_names": [[], []]}, "class_names of .* must be text or numbers; got others"),
+        ({"class_names": [[], []]}, "class_names must be a list of text or numbers"),
     ],
 )
 def test_tensors(change, message, tmp_path):

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.graph.leaks import needed_accuracy
+from graphglow.graph.features import needed_accuracy
 
 N = 120
 
@@ -120,25 +120,6 @@ def test_a_rare_class_is_no_excuse_to_warn():
     frame = table()
     frame["label"] = (np.arange(N) == 3).astype(int) + (np.arange(N) == 7)
     graphglow.load_graph(frame)  # the majority alone is right in 98 of 100
-
-
-def networkx_of(frame):
-    graph = nx.path_graph(len(frame))
-    for node, row in enumerate(frame.drop(columns="id").to_dict("records")):
-        graph.nodes[node].update(row)
-    return graph
-
-
-@pytest.mark.parametrize("door", [lambda frame: frame, networkx_of], ids=["pandas", "networkx"])
-def test_what_may_be_the_label_is_said_where_there_is_none(door):
-    risk = {"risk": lambda label, rng: np.array(["low", "mid", "high"])[label]}
-    frame = table(**risk, **{"rare": HONEST["rare"]}).rename(columns={"label": "Target"})
-    said = r"graph has no labels, but features that look like them: 'Target', 'rare', 'risk' \("
-    with pytest.warns(graphglow.InputWarning, match=said):
-        found = graphglow.load_graph(door(frame[sorted(frame)]), need_labels=False)
-    assert found.x.shape[1] == 1 + 1 + 20 + 3  # age and Target are numbers
-    graphglow.load_graph(door(frame[["id", "age"]]), need_labels=False)
-    graphglow.load_graph(door(frame.rename(columns={"Target": "label"})[["id", "label", "rare"]]))
 
 
 @pytest.mark.parametrize(("share", "needed"), [(0.5, 0.98), (0.95, 0.99), (0.99, 0.998)])

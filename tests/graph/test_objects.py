@@ -114,7 +114,7 @@ BAD = {
     "empty": (lambda g: g.clear(), "graph has no nodes. Add at least one"),
     "no label": (
         lambda g: [a.pop("label") for a in g.nodes.values()],
-        "Nodes of graph have no attribute y, class, label, but age, note, tall. Say which",
+        "graph has no label column, called label, y, class; it has id, age, note, tall. Say which",
     ),
     "text among numbers": (
         lambda g: [a.update(note=n) for a, n in zip(g.nodes.values(), "12x4", strict=True)],
@@ -142,7 +142,7 @@ BAD = {
     ),
     "split": (
         lambda g: g.add_node("c", split="later"),
-        "split of graph has 'later'. Write train, val, test or a blank",
+        "column 'split' of graph has 'later'. Write train, val, test or a blank",
     ),
 }
 

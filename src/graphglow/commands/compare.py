@@ -5,7 +5,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands import flags
-from graphglow.commands.output import print_json, print_text, warn
+from graphglow.commands.output import print_json, print_note, print_text
 from graphglow.commands.progress import progress_bar, spinner
 from graphglow.errors import InputError
 
@@ -66,5 +66,5 @@ def compare(
         print_json(facts | {"lines": lines, "failed": table.failed, "verdict": table.verdict})
         return
     for method, why in table.failed.items():
-        warn(f"{NAMES[method]} could not run: {why}")
+        print_note(f"{NAMES[method]} could not run: {why}")
     print_text(f"{data.name}\n{table!r}")

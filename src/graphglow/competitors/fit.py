@@ -100,12 +100,13 @@ def fit(
     device = resolve_device(config.device)
     graph = training_graph(data).to(device)
     reset_peak_memory(device)
-    advice = f"; {method.lighter} needs far less" if method.lighter else ""
     if method.memory is not None:
+        advice = f"; {method.lighter} needs far less" if method.lighter else ""
         check_fits(name, method.memory(graph, config), graph.name, device, advice)
-    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
     smaller = f"method {method.lighter}, a smaller graph" if method.lighter else "a smaller graph"
-    with out_of_memory_hint(f"{name} on {graph.num_nodes} nodes and {edges} edges", smaller):
+    with out_of_memory_hint(
+        f"{name} on {graph.num_nodes} nodes and {len(graph.low)} edges", smaller
+    ):
         task = method.build(graph, config)
         loop = Loop(task, config.epochs, config.patience)
         train_began = time.perf_counter()

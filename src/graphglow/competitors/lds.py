@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from graphglow.competitors.edge_probabilities import EdgeProbabilities
-from graphglow.competitors.method import Method, Model
+from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn import drop_features
+from graphglow.gnn.propagation import drop_features
 from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -106,7 +106,7 @@ class Inputs(NamedTuple):
     mask: Tensor | None
 
 
-class GCN(NamedTuple):
+class FunctionalGCN(NamedTuple):
     """The two-layer GCN of Kipf and Welling, as a function of its weights in one vector [S]."""
 
     features: int
@@ -186,7 +186,7 @@ def gradient_factors(value: Tensor, graphs: Iterable[Recorded]) -> tuple[Tensor,
     return torch.cat(left, 1), torch.cat([v.detach() for _, v in products], 1)
 
 
-class LDS(Model):
+class LDS(Competitor):
     """Learning Discrete Structures for Graph Neural Networks (Franceschi et al., ICML 2019).
 
     min over theta of E_A~Ber(theta) F(w_theta, A), where w_theta trains a GCN on E_A~Ber(theta)
@@ -212,7 +212,7 @@ class LDS(Model):
         self.learn, stop = validation_halves(graph, config.seed)
         super().__init__(replace(graph, val=stop), config)
         dtype = graph.adj.values.dtype
-        self.gcn = GCN(graph.num_features, config.hidden, graph.num_classes)
+        self.gcn = FunctionalGCN(graph.num_features, config.hidden, graph.num_classes)
         self.state = self.fresh_state(self.start)
         self.theta = EdgeProbabilities(torch.stack(graph.entries), graph.num_nodes, dtype)
         self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=self.generator)
@@ -252,7 +252,7 @@ class LDS(Model):
         for loss in values.tolist():
             self.since = 0 if loss < self.lowest else self.since + 1
             self.lowest = min(loss, self.lowest)
-        return values.mean(), self.one
+        return values.mean(), torch.ones_like(values.mean())
 
     def inner_loss(self, flat: Tensor, inputs: Inputs) -> Tensor:
         """L: cross-entropy on the training nodes, and an L2 penalty on the first layer."""

@@ -17,11 +17,11 @@ from graphglow.linalg.neighbours import knn_edges
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
 MADE = ("knn_graph", "knn_table")
-"""Say that edges join nearest neighbours: for want of any, or in the package's own tables."""
+"""Set where edges join nearest neighbours: for want of any, or in the package's own tables."""
 OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
 """Attributes of nodes whatever their size: PyG takes a list of length E for one of edges."""
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
-CHECKED = ("x", "y", "edge_index", "edge_weight", "node_id", "class_names", *MASKS)
+CHECKED = (*OF_NODES, "edge_index", "edge_weight")
 
 
 def check_graph(
@@ -34,7 +34,7 @@ def check_graph(
     which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
     class. Edges that came in one direction stay so in ``directed_edge_index``,
     ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A graph
-    that carries its check (:func:`is_checked`) is not looked at again.
+    that has passed, and has not changed since, is not looked at again.
 
     Args:
         data: The graph.
@@ -74,21 +74,22 @@ def check_graph(
 
 
 def carry_check(data: Data) -> None:
-    """Let a graph say that its parts, as they are now, have been checked."""
-    data.__dict__["_checked"] = {n: (data.get(n), _version(data.get(n))) for n in CHECKED}
+    """Remember in a graph that its parts, as they are now, have been checked."""
+    data.__dict__["_checked"] = _parts(data)
 
 
 def is_checked(data: object) -> bool:
     """Whether this graph has passed :func:`check_graph` and has not changed since."""
     if not isinstance(data, Data) or "_checked" not in data.__dict__:
         return False
-    kept = data.__dict__["_checked"].items()
-    return all(data.get(n) is part and _version(part) == version for n, (part, version) in kept)
+    before, now = data.__dict__["_checked"], _parts(data)
+    return all(a is b and i == j for (a, i), (b, j) in zip(before, now, strict=True))
 
 
-def _version(part: object) -> int:
-    """How often a tensor was changed in its place."""
-    return part._version if isinstance(part, Tensor) else 0
+def _parts(data: Data) -> list[tuple[object, int]]:
+    """What is checked, with the number of changes in place."""
+    parts = [data.get(name) for name in CHECKED]
+    return [(part, part._version if isinstance(part, Tensor) else 0) for part in parts]
 
 
 def edges_were_made(data: Data) -> bool:
@@ -130,7 +131,7 @@ def one_graph(data: object) -> Data:
 
 
 def _check_names(name: str, given: object, count: int | None) -> None:
-    """What nodes and classes are called: text or numbers, each another, and so many."""
+    """Raise unless ``given`` holds ``count`` different texts or numbers."""
     listed = given.tolist() if hasattr(given, "tolist") else given
     rule = f"{name} must be a list of text or numbers"
     if not isinstance(listed, list | tuple):
@@ -151,7 +152,7 @@ def _is_integer(tensor: Tensor) -> bool:
 
 
 def _add_column(data: Data) -> None:
-    """Give nodes without features one that says nothing: they are known by their edges."""
+    """Give nodes without features a column of ones: only their edges tell them apart."""
     if data.x is not None and data.x.shape[1] > 0:
         return
     if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
@@ -248,15 +249,15 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
 
 
 def _add_directions(data: Data, num_nodes: int) -> None:
-    """Let every edge stand in both directions, as it counts, with all that is known of it."""
+    """Give every edge both directions, with all values that the graph has for edges."""
     edges, weight = data.edge_index, data.get("edge_weight")
     if is_undirected(edges, weight, num_nodes):
         return
-    names = copy.copy(data).edge_attrs()  # PyG notes them in what it is asked of
+    names = copy.copy(data).edge_attrs()  # which PyG keeps in the graph that is asked
     known = {n: data[n] for n in names if isinstance(data[n], Tensor)}
     del known["edge_index"]
-    of_numbers = {n: v.byte() if v.dtype == torch.bool else v for n, v in known.items()}
-    data.edge_index, both = to_undirected(edges, [*of_numbers.values()], num_nodes, reduce="max")
+    numbers = {n: v.byte() if v.dtype == torch.bool else v for n, v in known.items()}
+    data.edge_index, both = to_undirected(edges, [*numbers.values()], num_nodes, reduce="max")
     for (name, before), after in zip(known.items(), both, strict=True):
         data[name] = after.to(before.dtype)
     for name, before in {"edge_index": edges, **known}.items():
@@ -310,7 +311,7 @@ def check_masks(data: Data) -> None:
 
 
 def without_edges(data: Data) -> Data:
-    """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
+    """Drop all values of edges, in place."""
     for name in list(data.keys()):
         of_edges = name.startswith("directed_edge_") or name in ("adj_t", *MADE)
         if of_edges or (name not in OF_NODES and data.is_edge_attr(name)):

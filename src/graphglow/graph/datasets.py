@@ -6,23 +6,22 @@ import inspect
 import io
 import re
 import shutil
-import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, download_url, extract_zip
 
-from graphglow.errors import InputError, nearest
-from graphglow.graph.files import one_sentence, read_npz
+from graphglow.errors import InputError, did_you_mean
+from graphglow.graph.formats import read_npz
 from graphglow.graph.split import MASKS, mask_from
 from graphglow.graph.synthetic import synthetic_graph
+from graphglow.graph.table_file import one_sentence
 from graphglow.linalg.neighbours import knn_edges
 
 FIELDS = ("x", "y", "edge_index", "edge_weight", *MASKS)
@@ -30,6 +29,7 @@ STUDENTS = "students, friendships, profile one-hot"
 PYG = "torch_geometric.datasets."
 NOT_SETTABLE = ("root", "transform", "pre_transform", "pre_filter")
 OGB = "ogb:"
+OGB_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 OGB_NAMES = ("ogbn-arxiv", "ogbn-products")
 """One class per node and one kind of node; the others are of another task."""
 OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
@@ -38,8 +38,7 @@ CORA = Path(__file__).with_name("cora.npz")
 """Comes with the package (cora_license.txt); made by benchmarks/pack_cora.py."""
 
 
-@dataclass(frozen=True)
-class DatasetInfo:
+class DatasetInfo(NamedTuple):
     """One row of the table of names; ``edges`` counts each undirected edge once."""
 
     name: str
@@ -50,11 +49,13 @@ class DatasetInfo:
     edges: int
     classes: int
     features: int
+    homophily: float = 0.0
+    """Of a synthetic graph: the share of edges within a class."""
 
     @property
     def description(self) -> str:
         """What it is, how its edges were made and which split it comes with."""
-        drawn = f"; homophily {HOMOPHILY[self.name]}" if self.kind == "synthetic" else ""
+        drawn = f"; homophily {self.homophily}" if self.kind == "synthetic" else ""
         edges = "; kNN graph" if self.kind == "table" else drawn
         split = "public split" if self.kind == "citation" else "random 50/25/25 split"
         return f"{self.what}{edges}; {split}"
@@ -72,11 +73,12 @@ class DatasetInfo:
             return read_facebook100(self.name, data_root)
         if self.kind == "table":
             return read_table(self.name)
+        seed = [row[0] for row in _ROWS if row[1] == "synthetic"].index(self.name)
         return synthetic_graph(
             num_nodes=self.nodes,
             num_classes=self.classes,
-            homophily=HOMOPHILY[self.name],
-            seed=list(HOMOPHILY).index(self.name),
+            homophily=self.homophily,
+            seed=seed,
         )
 
 
@@ -85,21 +87,18 @@ def read_planetoid(name: str, root: Path) -> Data:
 
     Where the raw files of Cora are not in the data root, it is read from the package.
     """
+    from torch_geometric.datasets import Planetoid
+
     files = [f"ind.{name}.{part}" for part in PLANETOID_PARTS]
-    if name == "cora" and not all((_raw_folder(root, name) / file).is_file() for file in files):
+    if name == "cora" and not _has_files(_raw_folder(root, name), files):
         data = read_npz(CORA)
         data.edge_index = data.edge_index.flip(0)  # both directions are there; in PyG's order
         return data
-    from torch_geometric.datasets import Planetoid
-
     return _read_raw(lambda home: Planetoid(home, name), root, name, files)
 
 
 def read_facebook100(name: str, root: Path) -> Data:
-    """Read one college (Traud 2012; Lim et al., 2021).
-
-    The label is the gender that the user stated, -1 if none.
-    """
+    """Read one college (Traud 2012; Lim et al., 2021); its classes are the genders stated."""
     from torch_geometric.datasets import LINKXDataset
 
     return _read_raw(lambda home: LINKXDataset(home, name), root, name, ["data.mat"])
@@ -116,13 +115,6 @@ def read_table(name: str) -> Data:
     return Data(x=x, edge_index=knn_edges(x), y=y, knn_table=True)
 
 
-HOMOPHILY = {
-    "synthetic": 0.8,
-    "synthetic-small": 0.8,
-    "synthetic-noisy": 0.35,
-    "synthetic-heterophilous": 0.1,
-}
-"""Share of edges within a class; the place in this table is the seed."""
 _ROWS = (
     ("cora", "citation", "Cora: papers, citations, bag of words", 2708, 5278, 7, 1433),
     ("citeseer", "citation", "CiteSeer: papers, citations, bag of words", 3327, 4552, 6, 3703),
@@ -134,10 +126,10 @@ _ROWS = (
     ("digits", "table", "Digits: 8 x 8 images of hand-written digits", 1797, 12241, 10, 64),
     ("wine", "table", "Wine: chemical analysis of three cultivars", 178, 1199, 3, 13),
     ("breast_cancer", "table", "Breast cancer: cell nuclei", 569, 4163, 2, 30),
-    ("synthetic", "synthetic", "Random graph with helpful edges", 1000, 4000, 5, 32),
-    ("synthetic-small", "synthetic", "The same, small", 200, 800, 3, 32),
-    ("synthetic-noisy", "synthetic", "Most edges are wrong", 1000, 4000, 5, 32),
-    ("synthetic-heterophilous", "synthetic", "Edges avoid the own class", 1000, 4000, 5, 32),
+    ("synthetic", "synthetic", "Random graph with helpful edges", 1000, 4000, 5, 32, 0.8),
+    ("synthetic-small", "synthetic", "The same, small", 200, 800, 3, 32, 0.8),
+    ("synthetic-noisy", "synthetic", "Most edges are wrong", 1000, 4000, 5, 32, 0.35),
+    ("synthetic-heterophilous", "synthetic", "Edges avoid the own class", 1000, 4000, 5, 32, 0.1),
 )
 DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
 """Every known name (lower case) and what is known about it."""
@@ -145,57 +137,56 @@ DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
 
 def _raw_folder(root: Path, name: str) -> Path:
     """Where raw files are, or would be: the folder may be called ``Cora`` or ``cora``."""
-    raw = root / name / "raw"
-    with contextlib.suppress(OSError):
-        raw = next((p / "raw" for p in sorted(root.iterdir()) if p.name.lower() == name), raw)
-    return raw
+    found = [path for path in sorted(root.glob("*")) if path.name.lower() == name]
+    return (found[0] if found else root / name) / "raw"
 
 
-def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: Sequence[str]) -> Data:
+def _has_files(folder: Path, files: list[str]) -> bool:
+    return all((folder / file).is_file() for file in files)
+
+
+def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: list[str]) -> Data:
     """Return the one graph that ``build`` makes of the ``files`` in ``root/name/raw``.
 
-    PyG wants to write ``processed/`` beside ``raw/``. Here it works in a temporary folder that
-    links to the raw files. Where files are missing, PyG downloads them.
+    PyG writes ``processed/`` beside ``raw/``, so it works in a temporary folder that links to the
+    raw files. Where files are missing, PyG downloads them.
     """
     raw = _raw_folder(root, name)
-    complete = all((raw / file).is_file() for file in files)
+    complete = _has_files(raw, files)
+    rule = f"the raw files in {raw} must be those of the data set {name}; PyG cannot read them"
+    if not complete:
+        rule = (
+            f"the raw files of {name} must be in {raw} (set the data root by --data-root or "
+            "GRAPHGLOW_DATA); they are missing and PyG cannot download them"
+        )
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary, name)
         home.mkdir()
-        rule = f"the raw files in {raw} must be those of the data set {name}; PyG cannot read"
         if complete:
             (home / "raw").symlink_to(raw.resolve(), target_is_directory=True)
-        else:
-            rule = f"the raw files of {name} must be in {raw} (set the data root by "
-            rule += "--data-root or GRAPHGLOW_DATA); they are missing and PyG cannot download"
-        with one_sentence(f"{rule} them"), _quiet():
-            data = _only(build(temporary)[0])
+        with one_sentence(rule), _quiet():
+            data = _only_fields(build(temporary)[0])
         if not complete:
             with contextlib.suppress(OSError):  # a root that cannot be written: again next time
                 shutil.copytree(home / "raw", raw, dirs_exist_ok=True)
     return data
 
 
-def _only(graph: Data) -> Data:
-    """What we read of a graph of PyG."""
+def _only_fields(graph: Data) -> Data:
     return Data(**{name: graph[name] for name in FIELDS if graph.get(name) is not None})
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without a package's progress and warnings, and its questions, which nobody could see."""
-    out, before = io.StringIO(), sys.stdin
+    """Hide the progress and the warnings of another package."""
+    out = io.StringIO()
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(out),
     ):
         warnings.simplefilter("ignore")
-        sys.stdin = io.StringIO()  # an empty answer: EOFError
-        try:
-            yield
-        finally:
-            sys.stdin = before
+        yield
 
 
 def is_dataset_path(source: str) -> bool:
@@ -221,7 +212,7 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
             f"{path!r} is no data set of PyG; other code is not run by its name. Give {PYG}NAME."
         )
     if name not in pyg.__all__:
-        raise InputError(f"PyG has no data set {name!r}{nearest(name, pyg.__all__)}.")
+        raise InputError(f"PyG has no data set {name!r}{did_you_mean(name, pyg.__all__)}.")
     build: Any = getattr(pyg, name)
     arguments = _arguments(given, path)
     if "root" in inspect.signature(build).parameters:
@@ -236,7 +227,7 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
             f"{source} is {got}. Give one graph with one kind of nodes and edges, for node "
             "classification."
         )
-    data = _only(graph)
+    data = _only_fields(graph)
     _choose_split(data, split_seed)
     return data
 
@@ -269,22 +260,21 @@ def _choose_split(data: Data, seed: int) -> None:
     if data.get("train_mask") is None or data.get("val_mask") is not None or data.y.ndim != 1:
         return
     rest = ~data.train_mask & (data.y >= 0)
-    pool = data.train_mask if data.get("test_mask") is not None else rest
+    pool = rest if data.get("test_mask") is None else data.train_mask
     nodes = pool.nonzero()[:, 0]
     order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))
     data.val_mask = torch.zeros_like(data.train_mask)
     data.val_mask[nodes[order[: max(1, len(nodes) // 4)]]] = True
-    if data.get("test_mask") is not None:
-        data.train_mask = data.train_mask & ~data.val_mask
-    else:
+    if data.get("test_mask") is None:
         data.test_mask = rest & ~data.val_mask
+    data.train_mask = data.train_mask & ~data.val_mask
     data.split = f"own, validation by seed {seed}"
 
 
 def read_ogb(source: str, root: Path) -> Data:
-    """Read ``ogb:ogbn-arxiv`` with its official split, not yet checked.
+    """Read ``ogb:ogbn-arxiv`` with its official split, not yet checked; download what is missing.
 
-    Its raw files are read. The pickle that the package keeps beside them is never opened.
+    The raw tables are read: the package ogb would unpickle what it keeps beside them.
     """
     import pandas as pd
 
@@ -293,17 +283,17 @@ def read_ogb(source: str, root: Path) -> Data:
         raise InputError(f"There is no OGB data set {name!r}. Give one of {', '.join(OGB_NAMES)}.")
     folder = root / "ogb" / name.replace("-", "_")
     rule = (
-        f"The files of {name} are not in {folder} and the package ogb cannot download them. Set "
-        'the data root by --data-root or GRAPHGLOW_DATA, or pip install "graphglow[ogb]"'
+        f"The files of {name} are not in {folder} and cannot be downloaded. Set the data root by "
+        "--data-root or GRAPHGLOW_DATA"
     )
+
+    def table(path: Path) -> np.ndarray:
+        array: np.ndarray = pd.read_csv(path, header=None).to_numpy()
+        return array
+
     with one_sentence(rule), _quiet():
         if not (folder / "raw").is_dir():
-            _download_ogb(name, folder)
-
-        def table(path: Path) -> np.ndarray:
-            array: np.ndarray = pd.read_csv(path, header=None).to_numpy()
-            return array
-
+            _download_ogb(name.removeprefix("ogbn-"), folder)
         raw, (split,) = folder / "raw", (folder / "split").iterdir()
         data = Data(
             x=torch.from_numpy(table(raw / "node-feat.csv.gz").astype(np.float32)),
@@ -317,16 +307,8 @@ def read_ogb(source: str, root: Path) -> Data:
 
 
 def _download_ogb(name: str, folder: Path) -> None:
-    """Let the package say where a data set is, and fetch it."""
-    import pandas as pd
-    from ogb import nodeproppred
-    from ogb.utils import url
-
-    known = pd.read_csv(Path(nodeproppred.__file__).with_name("master.csv"), index_col=0, dtype=str)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if not url.decide_download(known[name]["url"]):
-        raise EOFError("it asks first where it is more than a gigabyte, and nobody could be asked")
-    archive = Path(url.download_url(known[name]["url"], str(folder.parent)))
-    url.extract_zip(str(archive), str(folder.parent))
+    archive = Path(download_url(OGB_URL.format(name), str(folder.parent)))
+    extract_zip(str(archive), str(folder.parent))
     archive.unlink()
-    (folder.parent / known[name]["download_name"]).rename(folder)
+    (folder.parent / name).rename(folder)

@@ -1,4 +1,4 @@
-"""Columns of a table as node features, and labels as classes.
+"""Columns of a table as node features, labels as classes, and columns that give labels away.
 
 Numbers and ISO dates are standardised, everything else becomes one column of 0 and 1 per value.
 Text in which values hardly repeat is a name or a comment, and left out with a warning.
@@ -8,6 +8,7 @@ order of the features: ``{"name", "mean", "scale"}`` (scale 0 if constant; with 
 days since 1970), or ``{"name", "categories"}``.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -17,17 +18,26 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from graphglow.errors import InputError, warn
+from graphglow.graph.table_file import MISSING
 
-MISSING = ["", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "None"]
-"""What counts as blank, except in ids, which are text as written."""
 MAX_CATEGORIES = 1000
 """A text column with more distinct values is left out."""
 FEW_CATEGORIES = 20
 """So is one with more than these, if they are more than half as many as its filled cells."""
 LARGEST = 1e38
 """Magnitude of a number that float32 still holds."""
+FEWEST_ROWS, MOST_ROWS = 30, 5000
+"""Training nodes on which a leak is looked for: of fewer nothing can be said."""
+MOST_ENTRIES = 500_000
+"""Entries of x that are looked at where columns have no names."""
+MOST_RELATED = 10
+"""Columns without names that are looked at closely."""
+LEAK_ACCURACY = 0.98
+LEAK_ERRORS = 0.2
+"""A leak makes at most this share of the errors that the majority class makes."""
 
 
 def encode_columns(
@@ -63,7 +73,7 @@ def encode_alike(
     parts = [np.zeros((len(frame), 0), np.float32)]
     for facts, name in zip(columns, names, strict=True):
         if "categories" in facts:
-            text = filled(frame[name])
+            text = _filled(frame[name])
             if set(facts["categories"]) <= {"True", "False"}:  # a file may write them otherwise
                 text = text.str.capitalize()
             code = pd.Index(facts["categories"], dtype=object).get_indexer(text)
@@ -109,7 +119,7 @@ def _parse(column: Any, is_date: bool) -> tuple[np.ndarray, np.ndarray]:
 
     if pd.api.types.is_numeric_dtype(column) and not is_date:
         return column.to_numpy(np.float64, na_value=np.nan), np.zeros(len(column), bool)
-    text = filled(column)
+    text = _filled(column)
     if is_date:
         given = column if pd.api.types.is_datetime64_any_dtype(column) else text.replace("", None)
         when = pd.to_datetime(given, format="ISO8601", utc=True, errors="coerce")
@@ -126,35 +136,33 @@ def _describe(column: Any, what: str, is_category: bool) -> dict[str, Any] | Non
     import pandas as pd
 
     kinds = pd.api.types
-    facts: dict[str, Any] = {"name": str(column.name)}
+    name = str(column.name)
     if is_category or isinstance(column.dtype, pd.CategoricalDtype) or kinds.is_bool_dtype(column):
-        return facts | {"categories": sorted(set(filled(column)) - {""})}
-    if kinds.is_datetime64_any_dtype(column):
-        return facts | _scaling(column, what, True)
-    if kinds.is_numeric_dtype(column):
-        return facts | _scaling(column, what, False)
-    plain = (str, Real, np.bool_, Decimal, date, type(None))
-    other = next((cell for cell in column if not (isinstance(cell, plain) or cell is pd.NA)), None)
+        return {"name": name, "categories": sorted(set(_filled(column)) - {""})}
+    if kinds.is_numeric_dtype(column) or kinds.is_datetime64_any_dtype(column):
+        return _scaling(column, what, kinds.is_datetime64_any_dtype(column))
+    plain = (str, Real, np.bool_, Decimal, date, type(None), type(pd.NA))
+    other = next((cell for cell in column if not isinstance(cell, plain)), None)
     if other is not None:
         warn(
-            f"column {column.name!r} of {what} is left out: features are numbers, dates, text or "
+            f"column {name!r} of {what} is left out: features are numbers, dates, text or "
             f"booleans, not {type(other).__name__}"
         )
         return None
-    text = filled(column)
+    text = _filled(column)
     present = text[text != ""]
     for is_date in (False, True):
         if 2 * _parse(text, is_date)[1].sum() <= len(present):  # most are: then all must be
-            return facts | _scaling(column, what, is_date)
+            return _scaling(column, what, is_date)
     different = present.nunique()
     if different > MAX_CATEGORIES or FEW_CATEGORIES < different > len(present) / 2:
         warn(
-            f"column {column.name!r} of {what} is left out: {different} different texts in "
+            f"column {name!r} of {what} is left out: {different} different texts in "
             f"{len(present)} filled cells are names or comments, not categories (dates are "
             "written 2024-01-31)"
         )
         return None
-    return facts | {"categories": sorted(set(present))}
+    return {"name": name, "categories": sorted(set(present))}
 
 
 def _scaling(column: Any, what: str, is_date: bool) -> dict[str, Any]:
@@ -162,7 +170,8 @@ def _scaling(column: Any, what: str, is_date: bool) -> dict[str, Any]:
     values = numbers_of(column, what, is_date=is_date)
     known = values[~np.isnan(values)]
     constant = len(known) == 0 or known.min() == known.max()
-    facts: dict[str, Any] = {
+    facts = {
+        "name": str(column.name),
         "mean": float(known.mean()) if len(known) else 0.0,
         "scale": 0.0 if constant else float(known.std()),
     }
@@ -186,7 +195,7 @@ def text_of(column: Any) -> Any:
     return text.map(str).str.strip().astype(object)
 
 
-def filled(column: Any) -> Any:
+def _filled(column: Any) -> Any:
     """Stripped text where words for nothing are blanks too."""
     text = text_of(column)
     return text.where(~text.isin(MISSING), "")
@@ -202,7 +211,7 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
     """
     import pandas as pd
 
-    text = filled(pd.Series(labels).reset_index(drop=True))
+    text = _filled(pd.Series(labels).reset_index(drop=True))
     classes = text[text != ""]
     number = pd.to_numeric(classes, errors="coerce")
     if 2 * number.isna().sum() <= len(classes):
@@ -218,3 +227,97 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
     y = np.full(len(text), -1, dtype=np.int64)
     y[classes.index] = codes
     return torch.from_numpy(y), [str(name) for name in names]
+
+
+def warn_of_leaks(data: Data) -> None:
+    """Warn of columns that alone all but determine the training labels.
+
+    Columns of tables and attributes have names, and their categories are known; each column of a
+    bare ``x`` is taken as numbers. A graph that the check would refuse gets no warning.
+    """
+    encoding = data.get("feature_columns")
+    rows = _training_rows(data, MOST_ROWS if encoding else None)
+    if rows is None:
+        return
+    x, y = rows
+    accuracies: dict[str, float] = {}
+    if encoding:
+        start = 0
+        for facts in encoding["columns"]:
+            part, start = x[:, start : start + width(facts)], start + width(facts)
+            accuracy = _by_category if "categories" in facts else _by_number
+            accuracies[repr(facts["name"])] = accuracy(part, y)
+    else:
+        accuracies = {f"{c} of x": _by_number(x[:, [c]], y) for c in _most_related(x, y)}
+    needed = needed_accuracy(y)
+    leaks = [f"{name} ({value:.1%})" for name, value in accuracies.items() if value >= needed]
+    if leaks:
+        how = (
+            'left out: --columns leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
+            if encoding
+            else "better removed from x"
+        )
+        what, say = ("columns", "each say") if len(leaks) > 1 else ("column", "says")
+        warn(
+            f"{what} {', '.join(leaks)} of {data.get('name') or 'the graph'} alone {say} the label "
+            f"of so many training nodes; what is not known before the label is {how}"
+        )
+
+
+def needed_accuracy(y: np.ndarray) -> float:
+    """The accuracy from which a column alone is a leak, given the training labels [n]."""
+    majority = float(np.bincount(y).max()) / len(y)
+    return max(LEAK_ACCURACY, 1 - LEAK_ERRORS * (1 - majority))
+
+
+def _training_rows(data: Data, most: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Features and labels of at most so many training nodes [n, F], [n], if they can be judged."""
+    x, y, train = data.get("x"), data.get("y"), data.get("train_mask")
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or x.is_complex() or x.ndim != 2:
+        return None
+    if y.is_floating_point() or y.dtype == torch.bool or y.shape != x.shape[:1]:
+        return None
+    known = y >= 0
+    if isinstance(train, Tensor) and train.shape == y.shape:
+        known = known & train.bool()
+    nodes = known.nonzero()[:, 0]
+    most = most or min(MOST_ROWS, max(FEWEST_ROWS, MOST_ENTRIES // max(1, x.shape[1])))
+    nodes = nodes[:: max(1, -(-len(nodes) // most))]
+    x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
+    rows = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu().numpy()
+    labels = np.unique(y[nodes].cpu().numpy(), return_inverse=True)[1]
+    usable = len(labels) >= FEWEST_ROWS and labels.max() > 0 and np.isfinite(rows).all()
+    return (rows, labels) if usable else None
+
+
+def _most_related(x: np.ndarray, y: np.ndarray) -> list[int]:
+    """Columns whose ranks differ most between classes: [n, F], [n]."""
+    from scipy.stats import rankdata
+    from sklearn.feature_selection import f_classif
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # about constant columns
+        warnings.simplefilter("ignore")
+        score = np.nan_to_num(f_classif(rankdata(x, axis=0), y)[0], posinf=np.inf)
+    return sorted(np.argsort(-score, kind="stable")[:MOST_RELATED].tolist())
+
+
+def _by_category(one_hot: np.ndarray, y: np.ndarray) -> float:
+    """Accuracy of the most common class among the others of a node's category: [n, K], [n].
+
+    Blank is a category too: what is filled in for one class alone gives it away.
+    """
+    one_hot = np.concatenate([one_hot, 1 - one_hot.sum(1, keepdims=True)], 1)  # [n, K + 1]
+    classes = np.eye(y.max() + 1)[y]  # [n, C]
+    others = one_hot @ (one_hot.T @ classes) - classes
+    return float(((others.argmax(1) == y) & (others.max(1) > 0)).mean())
+
+
+def _by_number(values: np.ndarray, y: np.ndarray) -> float:
+    """Accuracy of as many intervals, or blanks (0, the mean), as there are classes: [n, 1], [n]."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    columns = np.concatenate([values, values == 0], 1)
+    tree = DecisionTreeClassifier(max_leaf_nodes=int(y.max()) + 1, random_state=0)
+    with warnings.catch_warnings():  # about classes that few nodes have
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        return float(tree.fit(columns, y).score(columns, y))

@@ -2,30 +2,48 @@
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from scipy.sparse import issparse
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data, Dataset
 from torch_geometric.data.data import BaseData
+from torch_geometric.utils import homophily, subgraph, to_scipy_sparse_matrix
 
-from graphglow.errors import InputError, nearest, warn
-from graphglow.graph import files, objects
-from graphglow.graph.check import carry_check, check_graph, check_masks, one_graph
+from graphglow.errors import InputError, did_you_mean, warn
+from graphglow.graph import formats
+from graphglow.graph.check import (
+    carry_check,
+    check_graph,
+    check_masks,
+    edges_were_made,
+    one_graph,
+)
 from graphglow.graph.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
-from graphglow.graph.leaks import warn_of_label_like_columns, warn_of_leaks
+from graphglow.graph.features import warn_of_leaks
+from graphglow.graph.graph import graph_of
 from graphglow.graph.split import MASKS, with_random_split
-from graphglow.graph.table_file import SUFFIXES, is_frame, is_table_file
-from graphglow.graph.tables import Columns, read_tables
+from graphglow.graph.table_file import (
+    SUFFIXES,
+    Columns,
+    is_frame,
+    pairs_of_paths,
+    tables_at,
+)
+from graphglow.graph.tables import read_tables
+from graphglow.graph.write import own_classes
+from graphglow.linalg.rows import entries
 from graphglow.storage import existing_file
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
-    ".pt": files.read_pt,
-    ".pth": files.read_pt,
-    ".npz": files.read_npz,
-    ".graphml": objects.read_graphml,
+    ".pt": formats.read_pt,
+    ".pth": formats.read_pt,
+    ".npz": formats.read_npz,
+    ".graphml": formats.read_graphml,
 }
 """Suffix -> reader, which is told whether a graph without labels is an error."""
 ACCEPTED = (
@@ -93,13 +111,12 @@ def load_graph(
     else:
         data = _read_object(source, x, y, tables)
     if split_file is not None:
-        data = files.apply_split_file(data, split_file)
+        data = formats.apply_split_file(data, split_file)
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
         carry_check(data)
     warn_of_leaks(data)
-    warn_of_label_like_columns(data)
     return data
 
 
@@ -164,16 +181,26 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
         data = read_tables(*pair, **tables)
         data.name = "graph"
         return data
-    columns, need_labels = tables["columns"], tables["need_labels"]
-    if not objects.is_networkx(source):
-        _refuse_columns(type(source).__name__, columns)
+    if formats.is_networkx(source):
+        name = str(source.name or "graph")
+        data = formats.from_networkx(source, name, tables["columns"], tables["need_labels"])
+        data.name = name
+        return data
+    _refuse_columns(type(source).__name__, tables["columns"])
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
     if isinstance(source, BaseData):
         data = one_graph(source).clone()
         data.pop("split", None)
+    elif issparse(source):
+        data = formats.from_scipy(source, x=x, y=y)
+    elif type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
+        data = formats.from_dgl(source)
     else:
-        data = objects.from_object(source, x=x, y=y, columns=columns, need_labels=need_labels)
+        raise InputError(
+            f"A {type(source).__name__} is no graph. Give a name, a path, a pair of tables, a "
+            "torch_geometric Data, or a NetworkX graph, DGL graph or SciPy sparse matrix."
+        )
     data.name = str(data.get("name") or "graph")
     return data
 
@@ -188,13 +215,14 @@ def _read_name_or_path(
         data = DATASETS[name].read(root)
         data.split = "public"  # if it has one
         with_random_split(data, split_seed)
+    elif (pair := tables_at(given)) is not None:
+        data = read_tables(*pair, **tables)
+        first = path if os.path.exists(path) else pair[0]
+        data.name = _stem(first)
+        return data
     elif given and os.path.exists(path):
         data = _read_file(path, tables)
-        data.name = _stem(path) if path.is_file() else path.resolve().name
-        return data
-    elif (pair := pair_of_tables(given)) is not None:
-        data = read_tables(*pair, **tables)
-        data.name = _stem(pair[0])
+        data.name = path.stem
         return data
     elif name.startswith(OGB):
         data, name = read_ogb(given, root), given.removeprefix(OGB)
@@ -210,35 +238,22 @@ def check_source(source: str) -> None:
     """Raise unless ``source`` is a known name, or a path of what is there; nothing is read."""
     exists = source and os.path.exists(os.path.expanduser(source))
     known = source.lower() in DATASETS or source.lower().startswith(OGB) or is_dataset_path(source)
-    if exists or known or pair_of_tables(source) is not None:
+    if exists or known or tables_at(source) is not None:
         return
-    for pair in _pairs(source):
+    for pair in pairs_of_paths(source):
         missing = [str(path) for path in pair if not os.path.exists(path)]
         if len(missing) == 1 or all(path.name.lower().endswith(SUFFIXES) for path in pair):
             raise InputError(f"There is no table {' and no '.join(missing)}. Check the path.")
     if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
         raise InputError(f"There is no graph file {source}. Check the path.")
     raise InputError(
-        f"There is no graph {source!r}{nearest(source, DATASETS)}. Give a known name "
+        f"There is no graph {source!r}{did_you_mean(source, DATASETS)}. Give a known name "
         f"({', '.join(sorted(DATASETS))}), or a path ({ACCEPTED})."
     )
 
 
-def _pairs(source: str) -> Iterator[tuple[Path, Path]]:
-    """Every way to read ``people.csv+relations.csv`` as two paths."""
-    for place, letter in enumerate(source):
-        if letter == "+" and source[:place] and source[place + 1 :]:
-            first, second = source[:place], source[place + 1 :]
-            yield Path(os.path.expanduser(first)), Path(os.path.expanduser(second))
-
-
-def pair_of_tables(source: str) -> tuple[Path, Path] | None:
-    """``people.csv+relations.csv`` as two tables that exist; None if it is something else."""
-    return next((pair for pair in _pairs(source) if all(map(os.path.exists, pair))), None)
-
-
 def _stem(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).stem
+    return path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
 
 
 def _refuse_columns(source: str, columns: Columns | None) -> None:
@@ -250,21 +265,55 @@ def _refuse_columns(source: str, columns: Columns | None) -> None:
 
 
 def _read_file(path: Path, tables: dict[str, Any]) -> Data:
-    """Read a graph, not yet checked, from a file or folder that exists.
-
-    A table alone is one of nodes without edges, except that ``nodes.csv`` in a folder with
-    ``edges.csv`` stands for the folder.
-    """
-    if path.is_dir():
-        return read_tables(path, **tables)
+    """Read a graph, not yet checked, from a file that exists and is no table."""
     existing_file(path, "a graph file")
-    if is_table_file(path):
-        beside_edges = path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}
-        return read_tables(path.parent if beside_edges else path, **tables)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
-    if reader is objects.read_graphml:
-        return objects.read_graphml(path, tables["need_labels"], tables["columns"])
+    if reader is formats.read_graphml:
+        return formats.read_graphml(path, tables["need_labels"], tables["columns"])
     _refuse_columns(str(path), tables["columns"])
     return reader(path, tables["need_labels"])
+
+
+def describe(data: Any) -> dict[str, Any]:
+    """Count nodes, edges, degrees and classes, and say how alike neighbours are.
+
+    ``edges`` counts each undirected edge once, and no self-loop, as all counts for people do.
+    ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
+    are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
+    Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
+    such nodes or they have one class.
+
+    Args:
+        data: A ``Data``, or anything else that :func:`graphglow.load_graph` takes.
+    """
+    data = as_graph(data, need_labels=False, split=False)
+    graph = graph_of(data)
+    y, known = graph.y, graph.y >= 0
+    pairs = torch.stack([graph.links.col, entries(graph.links)[0].int()]).long()
+    among, _ = subgraph(known, pairs, relabel_nodes=True, num_nodes=graph.num_nodes)
+    alike = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
+    told = among.numel() > 0 and int(y[known].min()) < int(y[known].max())
+    names = own_classes(data, int(y.max()) + 1)
+    x = data.get("x")
+    return {
+        "name": graph.name,
+        "nodes": graph.num_nodes,
+        "edges": len(graph.low),
+        "made_of_nearest_neighbours": edges_were_made(data),
+        "features": 0 if x is None else int(x.shape[1]),
+        "labelled": int(known.sum()),
+        "classes": {name: int((y == code).sum()) for code, name in enumerate(names)},
+        "mean_degree": float(graph.degree.double().mean()),
+        "median_degree": float(graph.degree.median()),
+        "largest_degree": int(graph.degree.max()),
+        "isolated": int((graph.degree == 0).sum()),
+        "components": int(
+            connected_components(to_scipy_sparse_matrix(pairs, num_nodes=graph.num_nodes))[0]
+        ),
+        **{
+            name: float(homophily(among, y[known], method=method)) if told else None
+            for name, method in alike.items()
+        },
+    }

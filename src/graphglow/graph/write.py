@@ -1,17 +1,19 @@
 """Write a graph, in the format that the suffix names, whole or not at all."""
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graph.files import OF_EDGES, OWN_NAMES
+from graphglow.graph.formats import EDGE_VALUES, LISTS
 from graphglow.graph.split import SPLITS
 from graphglow.graph.table_file import require_pyarrow
 from graphglow.storage import atomic_path
@@ -127,6 +129,35 @@ def class_names(data: Data, count: int) -> list[str]:
     return [str(name) for name in own_classes(data, count)[:count]]
 
 
+def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.int64]:
+    """Return the indices of nodes: [n]. This is the one rule of every door.
+
+    A node is called by its id; by its index where the graph has no ids. A number and its text are
+    the same.
+    """
+    import pandas as pd
+
+    given = [one.item() if hasattr(one, "item") else one for one in nodes]
+    called = [str(one) for one in given]
+    names = pd.Index([str(own) for own in own_ids(data, num_nodes)])
+    places = names.get_indexer(called)
+    if (places >= 0).all():
+        return np.asarray(places, dtype=np.int64)
+    unknown = int((places < 0).argmax())
+    got, text = given[unknown], called[unknown]
+    if data.get("node_id") is None:
+        raise InputError(f"node must be an index in [0, {num_nodes - 1}]; got {got!r}")
+    bare = [name.lower().lstrip("0") for name in names[:20_000]]  # a zero or a case may be lost
+    near = difflib.get_close_matches(text.lower().lstrip("0"), bare, n=3, cutoff=0.5)
+    nearest = ", ".join([names[bare.index(one)] for one in near] or names[:3])
+    raise InputError(f"node must be the id of a node (nearest: {nearest}); got {got!r}")
+
+
+def node_place(data: Data, num_nodes: int, node: Any) -> int:
+    """Return the index of one node."""
+    return int(node_places(data, num_nodes, [node])[0])
+
+
 def _write_pt(data: Data, path: Path) -> None:
     with path.open("wb") as file:  # given a name, torch hides why it cannot write
         torch.save(Data.from_dict(data.clone().detach().cpu().to_dict()), file)
@@ -139,7 +170,7 @@ def _write_npz(data: Data, path: Path) -> None:
     for name in SPLITS:
         if data.get(f"{name}_mask") is not None:
             arrays[name] = np.flatnonzero(_array(data[f"{name}_mask"]))
-    arrays |= {name: np.asarray(data[name]) for name in OWN_NAMES if data.get(name) is not None}
+    arrays |= {name: np.asarray(data[name]) for name in LISTS if data.get(name) is not None}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
@@ -174,7 +205,7 @@ def to_networkx(data: Data) -> Any:
     A ``Graph`` where both directions of every edge are there with the same numbers, else a
     ``DiGraph``; of duplicates the one with the largest weight. Node attributes: ``x`` (a list),
     ``y`` (the class by its own name; unlabelled nodes have none) and ``split``. Edge attributes:
-    ``weight`` and those of ``OF_EDGES`` that the graph has. ``load_graph`` takes it back.
+    ``weight`` and those of ``EDGE_VALUES`` that the graph has. ``load_graph`` takes it back.
     """
     import networkx as nx
     import pandas as pd
@@ -208,7 +239,7 @@ def to_networkx(data: Data) -> Any:
 def _edge_values(data: Data) -> dict[str, np.ndarray]:
     """The weights of each edge by name, of which ``weight`` is always there: [E] each."""
     values = {"weight": np.ones(data.edge_index.shape[1], dtype=np.float32)}
-    for name in OF_EDGES:
+    for name in EDGE_VALUES:
         if data.get(f"edge_{name}") is not None:
             values[name] = _array(data[f"edge_{name}"]).reshape(-1)
     return values

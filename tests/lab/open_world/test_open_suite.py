@@ -82,7 +82,7 @@ def test_learners_that_are_missing_are_named_with_the_command(tmp_path, monkeypa
     given = {"learners": tmp_path / "held", "data_root": tmp_path, "conditions": ["as it is"]}
     with pytest.raises(InputError, match=r"fold0.safetensors. Make them .* --train .*held"):
         run_suite(tmp_path / "rows.jsonl", config(), **given)
-    jobs = plan_suite(
+    plan = plan_suite(
         tmp_path / "rows.jsonl", config(), tmp_path / "held", tmp_path, methods=["gcn"]
     )
-    assert suite.absent_learners(jobs) == []  # a GCN needs none
+    assert suite.absent_learners(plan) == []  # a GCN needs none

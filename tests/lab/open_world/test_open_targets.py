@@ -10,7 +10,7 @@ from graphglow.graph import write_graph
 from graphglow.lab.open_world.targets import (
     CONDITIONS,
     FAMILIES,
-    FOLDS,
+    FAMILY_FOLDS,
     Target,
     attacked_files,
     draw,
@@ -73,5 +73,5 @@ def test_targets_are_found_with_their_families(tmp_path):
 
 
 def test_every_family_is_in_a_fold():
-    assert {family_of(name) for name in (*FAMILIES, "facebook-rice31-year")} == {*FOLDS}
+    assert {family_of(name) for name in (*FAMILIES, "facebook-rice31-year")} == {*FAMILY_FOLDS}
     assert Target("mine", family_of("mine"), Path("mine.npz")).fold is None

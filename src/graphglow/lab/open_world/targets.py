@@ -1,7 +1,6 @@
 """Targets and conditions: which graphs, what is done to them, and whose learner they get."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +11,12 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.load import data_folder
-from graphglow.graph.perturb import add_edges, delete_edges
 from graphglow.graph.split import few_label_split
+from graphglow.graph.synthetic import add_edges, delete_edges
 from graphglow.lab.paper_tables import GRAPHS as PAPER_GRAPHS
 from graphglow.lab.runs import load_with_split
 
-TABLES = ("digits", "wine", "breast_cancer")
+PACKAGE_TABLES = ("digits", "wine", "breast_cancer")
 """Targets that come with the package, beside Cora."""
 FAMILIES = {
     "dblp": "citation", "acm": "citation", "amazon-computers": "co-purchase",
@@ -27,7 +26,7 @@ FAMILIES = {
     "webkb-washington": "web",
 }  # fmt: skip
 """Of open graphs; Facebook colleges besides. A graph that is none of these is ``other``."""
-FOLDS = {
+FAMILY_FOLDS = {
     "citation": 0, "airports": 0, "colleges": 1, "photos": 2, "grid": 2, "co-purchase": 3, "web": 3,
     "co-author": 4, "wiki": 4, "pages": 5, "tabular": 5,
 }  # fmt: skip
@@ -48,11 +47,11 @@ class Target(NamedTuple):
     @property
     def fold(self) -> int | None:
         """Whose learner it gets; None: the package's, which has seen none of the family."""
-        return FOLDS.get(self.family)
+        return FAMILY_FOLDS.get(self.family)
 
     def load(self, root: Path, seed: int) -> Data:
         """Load it with the paper's split, or one that the seed draws."""
-        if self.file is not None or self.name in TABLES:
+        if self.file is not None or self.name in PACKAGE_TABLES:
             return load_graph(self.file or self.name, split_seed=seed, need_labels=True)
         return load_with_split(self.name, root)
 
@@ -66,7 +65,9 @@ def find_targets(root: Path | None) -> list[Target]:
     """Return the paper's graphs in the data root, open ones (``open/*.npz``), the package's."""
     root = data_folder(root)
     raw = {path.parent.name.lower() for path in root.glob("*/raw")} | {"cora"}
-    named = {name: "paper" for name in PAPER_GRAPHS if name in raw} | dict.fromkeys(TABLES, "table")
+    named = {name: "paper" for name in PAPER_GRAPHS if name in raw} | dict.fromkeys(
+        PACKAGE_TABLES, "table"
+    )
     found = [
         Target(name, family, size=(DATASETS[name].nodes, DATASETS[name].edges))
         for name, family in named.items()
@@ -88,29 +89,25 @@ class Condition(NamedTuple):
     change: Callable[[Data, int], Data | None]
 
 
-def _with_false_edges(ratio: float, data: Data, seed: int) -> Data | None:
-    try:
-        return add_edges(data, ratio, seed=seed)
-    except InputError:  # there is no room for so many
-        return None
-
-
 def _false(ratio: float) -> Condition:
-    change = partial(_with_false_edges, ratio)
+    def change(data: Data, seed: int) -> Data | None:
+        try:
+            return add_edges(data, ratio, seed=seed)
+        except InputError:  # there is no room for so many
+            return None
+
     return Condition(f"false edges {ratio:g}x", "false edges", ratio, change)
 
 
 def _lost(ratio: float) -> Condition:
-    def change(data: Data, seed: int) -> Data:
-        return delete_edges(data, ratio, seed=seed)
-
+    change = lambda data, seed: delete_edges(data, ratio, seed=seed)  # noqa: E731
     return Condition(f"lost edges {ratio:.0%}", "lost edges", ratio, change)
 
 
 def _labels(per_class: int) -> Condition:
     name = f"{per_class} label{'s' if per_class > 1 else ''} per class"
-    change = partial(few_labels, per_class=per_class)
-    return Condition(name, "labels per class", per_class, lambda data, s: change(data, seed=s))
+    change = lambda data, seed: few_labels(data, per_class, seed)  # noqa: E731
+    return Condition(name, "labels per class", per_class, change)
 
 
 def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
