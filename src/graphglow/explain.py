@@ -195,6 +195,7 @@ def explain_prediction(
     final, count = refined.final, len(prediction.labelled)
     assert final is not None
     assert refined.update is not None
+    assert refined.shares is not None
     graph, names = final.graph, class_names(data, prediction.probabilities.shape[1])
     place = int(node_places(data, count, [node])[0])
     at = prediction.order.argsort()[place].to(graph.device)
