@@ -175,6 +175,7 @@ def explain_prediction(
     final, count = refined.final, len(prediction.labelled)
     assert final is not None
     assert refined.update is not None
+    assert refined.shares is not None
     graph, names = final.graph, class_names(data, prediction.probabilities.shape[1])
     place = int(node_places(data, count, [node])[0])
     at = prediction.order.argsort()[place].to(graph.device)
@@ -185,7 +186,7 @@ def explain_prediction(
             f"class {names[explained]} has no given label, so that nothing speaks for it. Explain "
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
-    column, log_prior = seen.index(explained), graph.prior.double().log()
+    column, log_prior = seen.index(explained), refined.shares.double().log()
     predictor = copy.deepcopy(prediction.learner.predictor).to(graph.device)
     odds, trust = final.inputs(at[None])
     weights = channel_weights(predictor, trust, refined.update[folds(graph)[at]])[0].double()  # [V]
@@ -203,7 +204,7 @@ def explain_prediction(
         value = float(by_channel[column, k])
         parts.append(Contribution(name, CHANNEL_NAMES.get(name, name), value, details))
     parts.sort(key=lambda part: -abs(part.value))
-    about = "log of the share of the class among the labels"
+    about = "log of the share of the class"
     parts.append(Contribution("log_share", about, float(log_prior[column])))
     around = _labelled_nodes(prediction, final, int(at), names)
     probability, labelled = prediction.probabilities[place], bool(prediction.labelled[place])

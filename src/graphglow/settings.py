@@ -15,7 +15,6 @@ Delta = Literal["truncate", "affine"]
 Device = Literal["auto", "cpu", "cuda"]
 Encoder = Literal["gcn", "mlp"]
 Similarity = Literal["cosine", "dot", "rbf", "attention"]
-Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
 SHARES = ("teleport", "input_weight", "structure_momentum", "random_share")
 """Settings in [0, 1]."""
@@ -158,8 +157,6 @@ class LearnerConfig(Settings):
 class ObjectiveConfig(Settings):
     """Objective of the structure learner (Eq. 13-18). L_r and L_e are means per entry."""
 
-    supervision: Supervision = "nwgm"
-    """Gradient of L_s: at the expected structure (nwgm, Eq. 15), or by sampling structures."""
     smoothness: float = 0.1
     """alpha: weight of feature smoothness in the prior (Eq. 14)."""
     sparsity: float = 0.1
@@ -168,8 +165,6 @@ class ObjectiveConfig(Settings):
     """Weight of the entropy term L_e (Eq. 18); the paper's is 1."""
     samples: int = 5
     """K: structures drawn for each REINFORCE estimate."""
-    temperature: float = 0.5
-    """Temperature of the relaxed Bernoulli draws (supervision = gumbel)."""
     probes: int = 8
     """Random sign vectors for the Frobenius norm (Hutchinson)."""
     sketch: int = 64
@@ -178,8 +173,6 @@ class ObjectiveConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("samples", self.samples, 2)
-        if self.temperature == 0:
-            raise InputError("temperature must be > 0; got 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,19 +16,11 @@ from torch import Tensor
 from graphglow.checkpoint import Checkpoint, Part, adam_state, load_adam_state, restore
 from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.gnn import Backbone, Dropout, MixedPropagation, Structure, build_gnn
-from graphglow.gnn.propagation import Encoded
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
 from graphglow.graph import Graph
 from graphglow.paper.learner import StructureLearner
-from graphglow.paper.objective import (
-    edge_probabilities,
-    entropy_loss,
-    prior_loss,
-    reinforced,
-    relaxed_bernoulli,
-    sketch,
-)
-from graphglow.paper.pivots import BlendedStructure, PivotStructure, SampledStructure
+from graphglow.paper.objective import edge_probabilities, entropy_loss, prior_loss, sketch
+from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 from graphglow.storage import checksum, prefixed, within
 
@@ -48,7 +40,6 @@ class Refinement:
     """
 
     z: Tensor
-    encoded: Encoded
     structure: PivotStructure
     latent: Structure
     logits: Tensor
@@ -81,7 +72,7 @@ def refinements(
         latent = BlendedStructure(structure, first, eta) if blended else structure
         mix = MixedPropagation(graph.adj, latent, config.input_weight)
         z_next, logits = gnn(encoded, mix, dropout)
-        yield Refinement(z, encoded, structure, latent, logits, active)
+        yield Refinement(z, structure, latent, logits, active)
         if config.tolerance > 0 and step < config.refinements:
             change, size = (z_next - z).detach().square().sum(), z.detach().square().sum()
             active = active & (change > config.tolerance * size)
@@ -157,39 +148,18 @@ class PaperTask(Task):
     def loss_and_count(self) -> tuple[Tensor, Tensor]:
         """The loss of a training pass, and how many refinements count in it.
 
-        A refinement's loss is L_s for the GNN, and L_s + L_r + L_e for the structure learner.
+        A refinement's loss is L_s at the expected structure (Eq. 15), and for the structure
+        learner L_s + L_r + L_e.
         """
         pivots = self.training_pivots()
         features = self.pivot_features(pivots)
         losses, active = [], []
-        for step in refinements(
-            self.gnn, self.learner, self.graph, pivots, self.config, self.dropout
-        ):
-            losses.append(self.supervised(step) + self.regularisers(step, pivots, features))
+        passes = self.gnn, self.learner, self.graph, pivots, self.config, self.dropout
+        for step in refinements(*passes):
+            supervised = cross_entropy(step.logits, self.graph.train, self.train_labels)
+            losses.append(supervised + self.regularisers(step, pivots, features))
             active.append(step.active)
         return over_refinements(losses, active)
-
-    def supervised(self, step: Refinement) -> Tensor:
-        """L_s at the expected structure (Eq. 15), or estimated from drawn ones."""
-        o = self.objective
-        if o is None or o.supervision == "nwgm":
-            return cross_entropy(step.logits, self.graph.train, self.train_labels)
-        alpha = edge_probabilities(step.structure.gamma())
-
-        def loss_on(b: Tensor) -> Tensor:
-            latent: Structure = SampledStructure(b)
-            if isinstance(step.latent, BlendedStructure):
-                latent = replace(step.latent, current=latent)
-            mix = MixedPropagation(self.graph.adj, latent, self.config.input_weight)
-            _, logits = self.gnn(step.encoded, mix, self.dropout)
-            return cross_entropy(logits, self.graph.train, self.train_labels)
-
-        if o.supervision == "gumbel":
-            return loss_on(relaxed_bernoulli(alpha, o.temperature, self.generator))
-        drawn = [
-            torch.bernoulli(alpha.detach(), generator=self.generator) for _ in range(o.samples)
-        ]
-        return reinforced(alpha, drawn, loss_on)
 
     def regularisers(self, step: Refinement, pivots: Tensor, features: Tensor | None) -> Tensor:
         """L_r + L_e, with gradients for theta only: the embeddings are a policy's given state."""

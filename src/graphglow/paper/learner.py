@@ -18,6 +18,8 @@ AFFINE_MARGIN = 1e-5
 """Added to 1 + s, so that rounding never makes a similarity of -1 a negative weight."""
 SHORTEST = 1e-15
 """A vector shorter than this counts as zero."""
+OWN_STREAM = 2**31
+"""Changes the seed of theta's generator: a GNN of the same seed draws its weights independently."""
 KIND = "learner"
 """What its files are called."""
 
@@ -49,7 +51,7 @@ class StructureLearner(nn.Module):
         self.provenance: dict[str, Any] = {"trained": False}
         if self.config.weighted:
             self.provenance["seed"] = seed
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed ^ OWN_STREAM)
         weights = {
             n: _initial(shape, generator) for n, shape in _weight_shapes(self.config).items()
         }

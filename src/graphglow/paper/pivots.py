@@ -160,16 +160,6 @@ class KNNStructure(PivotStructure):
 
 
 @dataclass(frozen=True)
-class SampledStructure:
-    """A drawn node-pivot graph B [N, P]."""
-
-    b: Tensor
-
-    def propagate(self, v: Tensor) -> Tensor:
-        return propagate_over(self.b, v)
-
-
-@dataclass(frozen=True)
 class BlendedStructure:
     """Structure momentum: the current structure with weight eta, the first one with 1 - eta."""
 
