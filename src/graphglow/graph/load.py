@@ -132,8 +132,6 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
             warn_of_drawn_split(data)
         return data
     data = copy.copy(one_graph(source))
-    if not isinstance(data.get("split"), str):  # it has not come through load_graph
-        warn_of_leaks(data)
     y = data.get("y")
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
@@ -216,14 +214,20 @@ def _read_name_or_path(
         data.split = "public"  # if it has one
         with_random_split(data, split_seed)
     elif (pair := tables_at(given)) is not None:
-        data = read_tables(*pair, **tables)
         first = path if os.path.exists(path) else pair[0]
-        data.name = _stem(first)
+        data = read_tables(*pair, **tables)
+        data.name = first.resolve().name if first.is_dir() else first.name.split(".")[0]
         return data
     elif given and os.path.exists(path):
-        data = _read_file(path, tables)
-        data.name = path.stem
-        return data
+        reader = READERS.get(existing_file(path, "a graph file").suffix.lower())
+        if reader is None:
+            raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
+        name = path.stem
+        if reader is formats.read_graphml:
+            data = formats.read_graphml(path, tables["need_labels"], tables["columns"])
+            data.name = name
+            return data
+        data = reader(path, tables["need_labels"])
     elif name.startswith(OGB):
         data, name = read_ogb(given, root), given.removeprefix(OGB)
         data.split = "public"
@@ -252,28 +256,12 @@ def check_source(source: str) -> None:
     )
 
 
-def _stem(path: Path) -> str:
-    return path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
-
-
 def _refuse_columns(source: str, columns: Columns | None) -> None:
     if columns:
         raise InputError(
             f"{source} has no columns to choose. Leave columns out: they are for tables, and for "
             "attributes of NetworkX and GraphML."
         )
-
-
-def _read_file(path: Path, tables: dict[str, Any]) -> Data:
-    """Read a graph, not yet checked, from a file that exists and is no table."""
-    existing_file(path, "a graph file")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
-    if reader is formats.read_graphml:
-        return formats.read_graphml(path, tables["need_labels"], tables["columns"])
-    _refuse_columns(str(path), tables["columns"])
-    return reader(path, tables["need_labels"])
 
 
 def describe(data: Any) -> dict[str, Any]:

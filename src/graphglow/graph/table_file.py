@@ -278,7 +278,7 @@ def find_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
 
 
 def open_tables(nodes: Any, edges: Any, roles: Roles) -> tuple[Table | None, Table | None]:
-    """Open the tables of nodes and of edges, one of which may be absent, and check their headers.
+    """Open the tables of nodes and of edges, one of which may be absent.
 
     ``nodes`` may be a folder with both, or a list of edges alone.
     """
@@ -293,20 +293,13 @@ def open_tables(nodes: Any, edges: Any, roles: Roles) -> tuple[Table | None, Tab
             warn(f"{node_table.what} has no id column: a node's id is the number of its row")
             node_table = open_table(nodes.assign(id=range(len(nodes))))
     opened = [table for table in (node_table, edge_table) if table is not None]
-    everywhere = [name for table in opened for name in table.columns]
     for name in (*roles.leave_out, *roles.category):
-        if name not in everywhere:
+        if not any(name in table.columns for table in opened):
             raise missing_column(f"column {name!r}, which columns names", opened[0], [name])
-    if node_table is not None:
-        node_table = node_table.without(roles.leave_out)
-        need_column("id", node_table, roles.chosen)
-        for role in ("label", "split"):
-            find_column(role, node_table, roles.chosen)
-    if edge_table is not None:
-        edge_table = edge_table.without(roles.leave_out)
-        find_ends(edge_table, roles.chosen)
-        find_column("weight", edge_table, roles.chosen)
-    return node_table, edge_table
+    return (
+        node_table and node_table.without(roles.leave_out),
+        edge_table and edge_table.without(roles.leave_out),
+    )
 
 
 def _tables_of_folder(folder: Path) -> tuple[Table | None, Table | None]:
@@ -362,7 +355,14 @@ def pairs_of_paths(source: str) -> Iterator[tuple[Path, Path]]:
 
 def check_columns(source: str, columns: Columns | None) -> None:
     """Raise if tables have no column by a name that ``columns`` gives; only headers are read."""
-    if (tables := tables_at(source)) is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they come again when rows are read
-            open_tables(*tables, Roles.of(columns))
+    if (tables := tables_at(source)) is None:
+        return
+    roles = Roles.of(columns)
+    nodes, edges = open_tables(*tables, roles)
+    if nodes is not None:
+        need_column("id", nodes, roles.chosen)
+        find_column("label", nodes, roles.chosen)
+        find_column("split", nodes, roles.chosen)
+    if edges is not None:
+        find_ends(edges, roles.chosen)
+        find_column("weight", edges, roles.chosen)
