@@ -39,13 +39,13 @@ from graphglow.graph.write import own_classes
 from graphglow.linalg.rows import entries
 from graphglow.storage import existing_file
 
-READERS: dict[str, Callable[[Path, bool], Data]] = {
+READERS: dict[str, Callable[[Path], Any]] = {
     ".pt": formats.read_pt,
     ".pth": formats.read_pt,
     ".npz": formats.read_npz,
     ".graphml": formats.read_graphml,
 }
-"""Suffix -> reader, which is told whether a graph without labels is an error."""
+"""Suffix -> reader of a ``Data``, or of a NetworkX graph."""
 ACCEPTED = (
     ".pt, .npz, .graphml, a folder with a nodes table and an edges table (csv, parquet), "
     "NODES.csv+EDGES.csv, or a nodes table alone"
@@ -107,9 +107,20 @@ def load_graph(
             "them out, or set data.x and data.y."
         )
     if isinstance(source, str | Path):
-        data = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
+        found, name = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
     else:
-        data = _read_object(source, x, y, tables)
+        found, name = _read_object(source, x, y, tables), "graph"
+    if formats.is_networkx(found):
+        data = formats.from_networkx(found, str(found.name or name), **tables)
+    elif columns and found.get("feature_columns") is None:
+        raise InputError(
+            f"{source if isinstance(source, str | Path) else type(source).__name__} has no columns "
+            "to choose. Leave columns out: they are for tables, and for attributes of NetworkX and "
+            "GraphML."
+        )
+    else:
+        data = found
+    data.name = str(data.get("name") or name)
     if split_file is not None:
         data = formats.apply_split_file(data, split_file)
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
@@ -172,70 +183,55 @@ def data_folder(data_root: str | Path | None) -> Path:
     return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
 
 
-def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
+def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Any:
+    """A graph, not yet checked; one of NetworkX as it is."""
     pair = (source, None) if is_frame(source) else source
     pair = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (None, None)
     if pair[0] is not None and all(isinstance(t, str | Path | None) or is_frame(t) for t in pair):
-        data = read_tables(*pair, **tables)
-        data.name = "graph"
-        return data
-    if formats.is_networkx(source):
-        name = str(source.name or "graph")
-        data = formats.from_networkx(source, name, tables["columns"], tables["need_labels"])
-        data.name = name
-        return data
-    _refuse_columns(type(source).__name__, tables["columns"])
+        return read_tables(*pair, **tables)
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
-    if isinstance(source, BaseData):
-        data = one_graph(source).clone()
-        data.pop("split", None)
-    elif issparse(source):
-        data = formats.from_scipy(source, x=x, y=y)
-    elif type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
-        data = formats.from_dgl(source)
-    else:
+    if formats.is_networkx(source):
+        return source
+    if issparse(source):
+        return formats.from_scipy(source, x=x, y=y)
+    if type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
+        return formats.from_dgl(source)
+    if not isinstance(source, BaseData):
         raise InputError(
             f"A {type(source).__name__} is no graph. Give a name, a path, a pair of tables, a "
             "torch_geometric Data, or a NetworkX graph, DGL graph or SciPy sparse matrix."
         )
-    data.name = str(data.get("name") or "graph")
+    data = one_graph(source).clone()
+    data.pop("split", None)
     return data
 
 
 def _read_name_or_path(
     source: str | Path, root: Path, split_seed: int, tables: dict[str, Any]
-) -> Data:
+) -> tuple[Any, str]:
+    """A graph, not yet checked, and its name; one of NetworkX as it is."""
     given, name = str(source), str(source).lower()
     path = Path(os.path.expanduser(given))
     check_source(given)
     if name in DATASETS and (isinstance(source, str) or not os.path.exists(path)):
         data = DATASETS[name].read(root)
         data.split = "public"  # if it has one
-        with_random_split(data, split_seed)
-    elif (pair := tables_at(given)) is not None:
+        return with_random_split(data, split_seed), name
+    if (pair := tables_at(given)) is not None:
         first = path if os.path.exists(path) else pair[0]
-        data = read_tables(*pair, **tables)
-        data.name = first.resolve().name if first.is_dir() else first.name.split(".")[0]
-        return data
-    elif given and os.path.exists(path):
+        name = first.resolve().name if first.is_dir() else first.name.split(".")[0]
+        return read_tables(*pair, **tables), name
+    if given and os.path.exists(path):
         reader = READERS.get(existing_file(path, "a graph file").suffix.lower())
         if reader is None:
             raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
-        name = path.stem
-        if reader is formats.read_graphml:
-            data = formats.read_graphml(path, tables["need_labels"], tables["columns"])
-            data.name = name
-            return data
-        data = reader(path, tables["need_labels"])
-    elif name.startswith(OGB):
-        data, name = read_ogb(given, root), given.removeprefix(OGB)
+        return reader(path), path.stem
+    if name.startswith(OGB):
+        data = read_ogb(given, root)
         data.split = "public"
-    else:
-        data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
-    _refuse_columns(given, tables["columns"])
-    data.name = name
-    return data
+        return data, given.removeprefix(OGB)
+    return read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
 
 
 def check_source(source: str) -> None:
@@ -254,14 +250,6 @@ def check_source(source: str) -> None:
         f"There is no graph {source!r}{nearest(source, DATASETS)}. Give a known name "
         f"({', '.join(sorted(DATASETS))}), or a path ({ACCEPTED})."
     )
-
-
-def _refuse_columns(source: str, columns: Columns | None) -> None:
-    if columns:
-        raise InputError(
-            f"{source} has no columns to choose. Leave columns out: they are for tables, and for "
-            "attributes of NetworkX and GraphML."
-        )
 
 
 def describe(data: Any) -> dict[str, Any]:
