@@ -82,12 +82,12 @@ def is_checked(data: object) -> bool:
     """Whether this graph has passed :func:`check_graph` and has not changed since."""
     if not isinstance(data, Data) or "_checked" not in data.__dict__:
         return False
-    before, now = data.__dict__["_checked"], _parts(data)
-    return all(a is b and i == j for (a, i), (b, j) in zip(before, now, strict=True))
+    pairs = zip(data.__dict__["_checked"], _parts(data), strict=True)
+    return all(before is now and i == j for (before, i), (now, j) in pairs)
 
 
 def _parts(data: Data) -> list[tuple[object, int]]:
-    """What is checked, with the number of changes in place."""
+    """What is checked, each part with the number of its changes in place."""
     parts = [data.get(name) for name in CHECKED]
     return [(part, part._version if isinstance(part, Tensor) else 0) for part in parts]
 

@@ -96,30 +96,32 @@ def load_graph(
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
-    tables: dict[str, Any] = {
-        "columns": columns,
-        "need_labels": need_labels,
-        "skip_unknown_edges": skip_unknown_edges,
-    }
     if (x is not None or y is not None) and not issparse(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix, not with a {type(source).__name__}. Leave "
             "them out, or set data.x and data.y."
         )
-    if isinstance(source, str | Path):
-        found, name = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
+    settings: dict[str, Any] = {
+        "columns": columns,
+        "need_labels": need_labels,
+        "skip_unknown_edges": skip_unknown_edges,
+    }
+    by_name, name = isinstance(source, str | Path), "graph"
+    if (tables := _tables_of(source)) is not None:
+        data = read_tables(*tables, **settings)
+        name = _name_of(tables[0]) if by_name else name
     else:
-        found, name = _read_object(source, x, y, tables), "graph"
-    if formats.is_networkx(found):
-        data = formats.from_networkx(found, str(found.name or name), **tables)
-    elif columns and found.get("feature_columns") is None:
-        raise InputError(
-            f"{source if isinstance(source, str | Path) else type(source).__name__} has no columns "
-            "to choose. Leave columns out: they are for tables, and for attributes of NetworkX and "
-            "GraphML."
-        )
-    else:
-        data = found
+        if by_name:
+            data, name = _read_name_or_path(source, data_folder(data_root), split_seed)
+        else:
+            data = _read_object(source, x, y)
+        if formats.is_networkx(data):
+            data = formats.from_networkx(data, str(data.name or name), **settings)
+        elif columns:
+            raise InputError(
+                f"{source if by_name else type(source).__name__} has no columns to choose. Leave "
+                "columns out: they are for tables, and for attributes of NetworkX and GraphML."
+            )
     data.name = str(data.get("name") or name)
     if split_file is not None:
         data = formats.apply_split_file(data, split_file)
@@ -183,12 +185,24 @@ def data_folder(data_root: str | Path | None) -> Path:
     return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
 
 
-def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Any:
-    """A graph, not yet checked; one of NetworkX as it is."""
+def _tables_of(source: Any) -> tuple[Any, Any] | None:
+    """The tables of nodes and of edges, where a source is such."""
+    if isinstance(source, str | Path):
+        known = isinstance(source, str) and source.lower() in DATASETS
+        return None if known else tables_at(str(source))
     pair = (source, None) if is_frame(source) else source
-    pair = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (None, None)
-    if pair[0] is not None and all(isinstance(t, str | Path | None) or is_frame(t) for t in pair):
-        return read_tables(*pair, **tables)
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or pair[0] is None:
+        return None
+    right = all(isinstance(table, str | Path | None) or is_frame(table) for table in pair)
+    return (pair[0], pair[1]) if right else None
+
+
+def _name_of(path: Path) -> str:
+    return path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
+
+
+def _read_object(source: Any, x: Any, y: Any) -> Any:
+    """A graph, not yet checked; one of NetworkX as it is."""
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
     if formats.is_networkx(source):
@@ -207,9 +221,7 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Any:
     return data
 
 
-def _read_name_or_path(
-    source: str | Path, root: Path, split_seed: int, tables: dict[str, Any]
-) -> tuple[Any, str]:
+def _read_name_or_path(source: str | Path, root: Path, split_seed: int) -> tuple[Any, str]:
     """A graph, not yet checked, and its name; one of NetworkX as it is."""
     given, name = str(source), str(source).lower()
     path = Path(os.path.expanduser(given))
@@ -218,10 +230,6 @@ def _read_name_or_path(
         data = DATASETS[name].read(root)
         data.split = "public"  # if it has one
         return with_random_split(data, split_seed), name
-    if (pair := tables_at(given)) is not None:
-        first = path if os.path.exists(path) else pair[0]
-        name = first.resolve().name if first.is_dir() else first.name.split(".")[0]
-        return read_tables(*pair, **tables), name
     if given and os.path.exists(path):
         reader = READERS.get(existing_file(path, "a graph file").suffix.lower())
         if reader is None:
