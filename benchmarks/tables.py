@@ -17,10 +17,17 @@ import pandas as pd
 
 from graphglow.competitors import METHODS
 from graphglow.lab.config import read_settings
-from graphglow.lab.open_world.standings import Standings, standings_table
+from graphglow.lab.open_world.standings import standings_table, suite_scores
+from graphglow.lab.paper_markdown import (
+    NO_ROWS,
+    OUTDATED,
+    cell_scores,
+    markdown,
+    spread,
+    tables_of,
+)
 from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS, GRAPH_NAMES, TABLE_2
-from graphglow.lab.rows import Row, newest, read_rows, rows_in
-from graphglow.lab.tables import NO_ROWS, OUTDATED, markdown, scores_of, spread, tables_of
+from graphglow.lab.row_files import Row, newest, read_rows, rows_in
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.storage import atomic_path
@@ -113,7 +120,7 @@ def predict() -> str:
     scores = predict_scores()
     if scores.empty:
         return NO_ROWS
-    others = Standings(rows_in(RESULTS / "open_world.jsonl", ["open-world"])).scores
+    others = suite_scores(rows_in(RESULTS / "open_world.jsonl", ["open-world"]))
     scores = scores.join(others[[*RIVALS]].rename(columns=RIVALS))
     rows = frame_of("predict_checks.jsonl")
     parts = [predict_table(CONDITIONS, scores)]
@@ -181,7 +188,7 @@ def beside_paper(line: str, target: str, scores: list[float]) -> str:
     if not scores:
         return ""
     text = f"{spread(scores)} ({len(scores)})"
-    printed = {name: 100 * cell.mean for name, cell in BOTH_TABLES.get(line, {}).items()}
+    printed = {name: 100 * figure[0] for name, figure in BOTH_TABLES.get(line, {}).items()}
     figure = (printed or OWN_FIGURES.get(line, {})).get(target)
     if figure is None:
         return text
@@ -221,7 +228,7 @@ def paper_row_counts() -> str:
 
 def main_table() -> str:
     """Write some lines of Table 2; bold is the best of all its lines."""
-    scores = scores_of("table2", paper_rows(), read_settings(RESULTS / "settings.json"))
+    scores = cell_scores("table2", paper_rows(), read_settings(RESULTS / "settings.json"))
     at = {(score.cell.line, score.cell.target): score for score in scores}
     best = {
         graph: max(s.mean or 0 for s in scores if s.cell.target == graph) for graph in GRAPH_NAMES
@@ -230,7 +237,7 @@ def main_table() -> str:
         [label, *(at[line, g].text(best=at[line, g].mean == best[g]) for g in GRAPH_NAMES)]
         for line, label in MAIN.items()
     ]
-    printed = [f"{100 * TABLE_2['graphglow'][graph].mean:.1f}" for graph in GRAPH_NAMES]
+    printed = [f"{100 * TABLE_2['graphglow'][graph][0]:.1f}" for graph in GRAPH_NAMES]
     lines.append(["GraphGLOW, as the paper reports it", *printed])
     return (
         "Table 2 of the paper: test accuracy in %, mean and deviation over 5 seeds; bold: the best "

@@ -14,7 +14,6 @@ from graphglow.result import TransferResult
 from graphglow.transfer import transfer
 from tiny_graphs import (
     learner,
-    objective,
     pretrain_config,
     same_tensors,
     small_data,
@@ -80,8 +79,6 @@ def test_a_pre_training_can_die_after_any_epoch(path, after):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"objective": objective(supervision="gumbel")},
-        {"objective": objective(supervision="reinforce")},
         {"structure_momentum": 0.5, "tolerance": 0.03},
         {"redraw_pivots": False, "backbone": "linkx", "encoder": "mlp"},
     ],

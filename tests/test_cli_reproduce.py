@@ -53,7 +53,7 @@ def test_the_open_world_suite_is_an_experiment(run, tmp_path, monkeypatch):
     assert "| **predict** | **pool** |" in run(*words).out
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 2
     facts = run(*words, "--seeds", "2", "--dry-run", "--json").json
-    assert facts["counts"] == {"open-world": {"missing": 2}}
+    assert facts["counts"] == {"open-world": {"done": 2, "missing": 2}}
 
 
 @pytest.mark.parametrize(

@@ -29,29 +29,16 @@ def allocate_too_much():
     torch.empty(2**60, dtype=torch.float32)
 
 
-def raise_memory_error():
-    raise MemoryError
-
-
-def raise_numpys_error():
-    raise MemoryError("Unable to allocate 7.28 TiB for an array")
-
-
 def raise_out_of_memory():
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
 @pytest.mark.parametrize(
-    ("failing", "asked", "helps"),
-    [
-        (allocate_too_much, r"4\.61e\+09 GB", "a"),
-        (raise_memory_error, "more", "a"),
-        (raise_numpys_error, "7.28 TiB", "a"),
-        (raise_out_of_memory, "2 GiB", "--device cpu, a"),
-    ],
+    ("failing", "helps"),
+    [(allocate_too_much, "a"), (raise_out_of_memory, "--device cpu, a")],
 )
-def test_running_out_of_memory_says_what_was_asked_for_and_what_helps(failing, asked, helps):
-    rule = rf"^training on g must fit in memory; got no room for {asked} \(what helps: {helps} smal"
+def test_running_out_of_memory_says_what_helps(failing, helps):
+    rule = rf"^training on g must fit in memory; what helps: {helps} smaller g"
     with pytest.raises(InputError, match=rule), out_of_memory_hint("training on g", "a smaller g"):
         failing()
 

@@ -6,8 +6,8 @@ import pytest
 import make_pretrained
 import tables
 from graphglow.lab.config import RunsConfig
-from graphglow.lab.rows import as_line, read_rows
-from graphglow.lab.runs import reproduce
+from graphglow.lab.row_files import as_line, read_rows
+from graphglow.lab.runs import run_cells
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_held_out_graphs_play_no_part_and_controls_stand_beside(tmp_path, monkey
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     config = RunsConfig(seeds=1, epochs=2, device="cpu", workers=1)
     out = tmp_path / "pretrained.jsonl"
-    reproduce([*make_pretrained.cells(["wine"])], out, config, {})
+    run_cells([*make_pretrained.cells(["wine"])], out, config, {})
     rows = {row["method"]: row for row in read_rows(out)}
     assert {*rows} == {"graphglow", "random-theta", "gcn"}
     assert rows["graphglow"]["sources"] == ["synthetic-small"]

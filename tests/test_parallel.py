@@ -1,4 +1,4 @@
-"""Blocks in a loop, in processes and on Ray: the same results, in order, whoever dies."""
+"""Blocks in a loop and on Ray: the same results, in order, whoever dies."""
 
 import os
 import signal
@@ -64,21 +64,12 @@ def test_a_loop_is_lazy():
 
 
 @pytest.mark.slow
-def test_processes_give_the_results_of_a_loop():
-    assert list(map_blocks(add_up, NUMBERS, PIECES, workers=2)) == SUMS
-    with pytest.raises(InputError, match=r"^This cannot be read\.$"):
-        list(map_blocks(refuse, None, PIECES, workers=2))
-    with pytest.raises(StoppedError, match="A worker process died"):
-        list(map_blocks(die, None, PIECES, workers=2))
-    found = list(map_blocks(wait_for, None, [3.0, 0.1], workers=2, ordered=False))
-    assert found == [0.1, 3.0]
-
-
-@pytest.mark.slow
 def test_ray_gives_the_results_of_a_loop_though_a_worker_is_killed(ray, tmp_path):
     shared = NUMBERS, str(tmp_path / "killed")
     assert list(map_blocks(add_up_unless_killed, shared, PIECES, workers=2, ray=ray)) == SUMS
     assert (tmp_path / "killed").exists()
+    waits = [3.0, 0.1]
+    assert list(map_blocks(wait_for, None, waits, workers=2, ray=ray, ordered=False)) == [0.1, 3.0]
 
 
 @pytest.mark.slow

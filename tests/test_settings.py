@@ -51,12 +51,10 @@ BAD = {
     "delta": ["soft"],
     "threshold": [-0.1, NAN, INFINITY],
     "neighbours": [0, 2.5],
-    "supervision": ["magic"],
     "smoothness": [-0.1, NAN],
     "sparsity": [INFINITY],
     "entropy": [-1],
     "samples": [1, 2.0],
-    "temperature": [0, NAN],
     "probes": [0],
     "sketch": [0, False],
 }

@@ -68,12 +68,10 @@ def learner(*, seed=0, **changes):
 
 def objective(**changes):
     settings = {
-        "supervision": "nwgm",
         "smoothness": 0.1,
         "sparsity": 0.1,
         "entropy": 0.1,
         "samples": 3,
-        "temperature": 0.5,
         "probes": 2,
         "sketch": 4,
     }

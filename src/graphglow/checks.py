@@ -4,20 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from graphglow.errors import InputError, nearest
+from graphglow.errors import InputError, did_you_mean
 
 C = TypeVar("C")
 LARGEST_INTEGER = 2**32 - 1
 """Above this no size, count, seed or number of epochs makes sense."""
 LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
-
-
-def plain_numbers(config: Any) -> None:
-    """Turn NumPy's numbers in a config, and in its tuples, into Python's, which JSON can hold."""
-    for field in fields(config):
-        value = getattr(config, field.name)
-        plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
-        object.__setattr__(config, field.name, plain)
 
 
 def with_settings(config: C, settings: Mapping[str, Any]) -> C:
@@ -27,23 +19,24 @@ def with_settings(config: C, settings: Mapping[str, Any]) -> C:
     known = [field.name for field in fields(config) if field.init]  # type: ignore[arg-type]
     for name in settings:
         if name not in known:
-            kind = type(config).__name__
             raise InputError(
-                f"{kind} has no setting {name!r}{nearest(name, known)}: it has {', '.join(known)}"
+                f"{type(config).__name__} has no setting {name!r}{did_you_mean(name, known)}: "
+                f"it has {', '.join(known)}"
             )
     changed: C = replace(config, **settings)  # type: ignore[type-var]
     return changed
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, which JSON can hold; anything else as it is."""
     kinds = {"b": bool, "i": int, "u": int, "f": float}
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     return kinds[kind](value) if kind in kinds and value.shape == () else value
 
 
 def at_least(name: str, value: int, low: int) -> int:
-    """Return the integer ``value``, NumPy's as Python's; raise unless it is ``low`` or more."""
-    value = _plain(value)
+    """Return ``value`` as a Python integer; raise unless it is one, and ``low`` or more."""
+    value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name} must be an integer; got {value!r}")
     if value < low:
@@ -67,15 +60,15 @@ def in_unit_interval(name: str, value: float) -> None:
 
 
 def true_or_false(name: str, value: bool) -> None:
-    """Refuse what only counts as one of the two, such as the word "no"."""
-    if not isinstance(_plain(value), bool):
+    """Raise unless ``value`` is one of the two; the word "no" is neither."""
+    if not isinstance(plain(value), bool):
         raise InputError(f"{name} must be True or False; got {value!r}")
 
 
 def one_of(name: str, value: str, known: Collection[str]) -> None:
     """Raise unless ``value`` is a known choice; the nearest one is named."""
     if not isinstance(value, str) or value not in known:
-        got = f"got {value!r}{nearest(value, known)}"
+        got = f"got {value!r}{did_you_mean(value, known)}"
         raise InputError(f"{name} must be one of {', '.join(known)}; {got}")
 
 

@@ -16,9 +16,9 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from graphglow.errors import InputError, InputWarning, StoppedError, nearest
+from graphglow.errors import InputError, InputWarning, StoppedError, did_you_mean
 from graphglow.version import __version__
 
 COMMANDS = {
@@ -48,8 +48,8 @@ graphglow COMMAND --help shows the options of a command; graphglow --version the
 
 Your own graph is two tables: people.csv with the columns id, label (blank where it is not known)
 and whatever else you know of them; relations.csv with source and target, ids of the first. Other
-names of columns are given by --columns id=person label=risk. A name from graphglow datasets does
-instead of the tables.
+names of columns are given by --columns id=person label=risk. A name from graphglow datasets can
+stand in place of the tables.
 
 examples:
   graphglow demo
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     debugging = os.environ.get("GRAPHGLOW_DEBUG", "") not in ("", "0")
-    for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
+    for stream in (sys.stdout, sys.stderr):  # a letter that cannot be shown becomes its number
         with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not debugging:
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
-                warnings.showwarning = lambda message, *_, **__: _warn(f"note: {message}")
+                warnings.showwarning = lambda message, *_, **__: _say(f"note: {message}")
             _run(words)
         sys.stdout.flush()
         return 0
@@ -87,28 +87,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         if debugging:
             traceback.print_exc()
-        if isinstance(error, KeyboardInterrupt):
-            terminated = isinstance(error, Terminated)
-            return _fail(143, "terminated") if terminated else _fail(130, "interrupted")
-        if isinstance(error, InputError | StoppedError):
-            return _fail(2 if isinstance(error, InputError) else 1, str(error))
-        name = type(error).__name__
-        if "MemoryError" in name or "allocate memory" in str(error):
-            return _fail(
-                2, f"there is not enough memory ({error}): use a smaller graph or settings"
-            )
-        return _fail(1, f"unexpected {name}: {error} (GRAPHGLOW_DEBUG=1 shows the traceback)")
+        status, message = _ending(error)
+        _say(message)
+        return status
 
 
-def _fail(status: int, message: str) -> int:
-    _warn(message)
-    return status
+def _ending(error: BaseException) -> tuple[int, str]:
+    """Return the exit status of a failure, and its sentence."""
+    if isinstance(error, KeyboardInterrupt):
+        return (143, "terminated") if isinstance(error, Terminated) else (130, "interrupted")
+    if isinstance(error, InputError | StoppedError):
+        return 2 if isinstance(error, InputError) else 1, str(error)
+    name = type(error).__name__
+    if "MemoryError" in name or "allocate memory" in str(error):
+        return 2, f"there is not enough memory ({error}): use a smaller graph or settings"
+    return 1, f"unexpected {name}: {error} (GRAPHGLOW_DEBUG=1 shows the traceback)"
 
 
-def _warn(message: str) -> None:
-    from graphglow.commands.output import warn  # loads rich, which help need not wait for
+def _say(message: str) -> None:
+    from graphglow.commands.output import print_note
 
-    warn(message)
+    print_note(message)
 
 
 @contextlib.contextmanager
@@ -142,60 +141,48 @@ def _run(words: list[str]) -> None:
         return
     if name not in COMMANDS:
         known = f"the commands are {', '.join(COMMANDS)}"
-        raise InputError(f"there is no command {name!r}{nearest(name, COMMANDS)}; {known}")
+        raise InputError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)}; {known}")
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     module = importlib.import_module(f"graphglow.commands.{name}")
-    command = getattr(module, name)
-    if flag := getattr(module, "CHOSEN_BY", None):  # --learner, --kind or --method: which settings
-        command = _with_settings(command, module.settings_for(_value_of(flag, rest)))
-    bound = _parse(command, rest, f"graphglow {name}")
+    chosen_by = getattr(module, "CHOSEN_BY", None)
+    bound = _parse(getattr(module, name), rest, f"graphglow {name}", chosen_by)
     if (reading := bound.keywords.get("reading")) is not None:
         reading.check_columns(bound.keywords.get("target"), *bound.keywords.get("sources", ()))
     bound()
 
 
-def _value_of(flag: str, words: list[str]) -> str | None:
-    """Return what the last ``flag`` is followed by, before anything else is read."""
-    value = None
-    for place, word in enumerate(words):
-        if word == flag and place + 1 < len(words):
-            value = words[place + 1]
-        elif word.startswith(f"{flag}="):
-            value = word.removeprefix(f"{flag}=")
-    return value
+def _parse(
+    command: Callable[..., None],
+    words: list[str],
+    prog: str,
+    chosen_by: tuple[str, Callable[[str | None], type]] | None,
+) -> "functools.partial[None]":
+    """Return ``command`` with its arguments; raise :class:`InputError` on bad usage.
 
-
-def _with_settings(command: Callable[..., None], kind: type) -> Callable[..., None]:
-    """Return ``command`` with the fields of ``kind`` as the flags of its ``settings``."""
-    from tyro.conf import arg
-
-    @functools.wraps(command)
-    def changed(**given: object) -> None:
-        command(**given)
-
-    parameters = inspect.signature(command).parameters.values()
-    own = [
-        p.replace(annotation=Annotated[kind, arg(name="")]) if p.name == "settings" else p
-        for p in parameters
-    ]
-    changed.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return changed
-
-
-def _parse(command: Callable[..., None], words: list[str], prog: str) -> "functools.partial[None]":
-    """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage."""
+    ``chosen_by`` is a flag, such as ``--kind``, by which the class of the settings is chosen.
+    """
     import tyro
 
-    @functools.wraps(command)
-    def bind(**given: object) -> "functools.partial[None]":
+    def bind(**given: Any) -> "functools.partial[None]":
         return functools.partial(command, **given)
 
-    bind.__signature__ = signature = inspect.signature(command)  # type: ignore[attr-defined]
+    signature = inspect.signature(command)
+    if chosen_by is not None:
+        flag, settings_of = chosen_by
+        after = zip(words, [*words[1:], ""], strict=False)
+        values = [following for word, following in after if word == flag]
+        values += [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
+        chosen: Any = Annotated[settings_of(values[-1] if values else None), tyro.conf.arg(name="")]
+        own = [
+            one.replace(annotation=chosen) if one.name == "settings" else one
+            for one in signature.parameters.values()
+        ]
+        signature = signature.replace(parameters=own)
+    bind.__signature__ = signature  # type: ignore[attr-defined]
     bind.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-    del bind.__wrapped__
     text = inspect.getdoc(command) or ""
     bind.__doc__ = text.replace("\n" + 8 * " ", " ")  # tyro keeps breaks in an argument's text
     box = io.StringIO()

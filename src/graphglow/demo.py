@@ -19,14 +19,13 @@ from torch_geometric.data import Data
 from graphglow.audit import audit
 from graphglow.competitors import METHODS as COMPETITORS
 from graphglow.competitors import fit
-from graphglow.device import resolve_device
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import NAMES, accuracy, bag, refine_pool, untrained_like
 from graphglow.lab.open_world.targets import few_labels
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.lab.structure_metrics import GraphFacts, graph_facts
 from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
@@ -161,12 +160,11 @@ def run_demo(
     began, threads = time.perf_counter(), torch.get_num_threads()
     jobs = [(target, seed + at) for target in targets for at in range(target.seeds)]
     jobs.sort(key=lambda job: DATASETS[job[0].graph].nodes, reverse=True)
-    workers = 1 if resolve_device(device).type == "cuda" else min(threads, len(jobs))
     shared = gcn, device, (targets[1], seed)
     rows: list[Row] = []
     refined = None
     try:
-        for made, described in map_blocks(run_job, shared, jobs, workers=workers, ordered=False):
+        for made, described in map_blocks(run_job, shared, jobs):
             rows += made
             refined = refined or described
             progress(made[0].target, len({(row.target, row.seed) for row in rows}), len(jobs))

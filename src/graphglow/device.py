@@ -16,9 +16,6 @@ from graphglow.settings import Device
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 OUT_OF_MEMORY = re.compile(r"allocate memory|bad_alloc|out of memory|ALLOC_FAILED")
-ASKED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) (\w+)", re.IGNORECASE)
-
-
 SMALLER = "fewer columns of features, a smaller graph"
 """What needs less memory where nothing is trained."""
 
@@ -33,7 +30,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Begin to measure a GPU's peak anew; that of a process cannot be reset."""
+    """Measure a GPU's peak from here on; that of a process cannot be reset."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
@@ -47,7 +44,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def check_fits(name: str, needed: int, graph: str, device: torch.device, advice: str = "") -> None:
-    """Raise unless ``needed`` bytes are free on ``device``: known from sizes, before any work."""
+    """Raise unless ``needed`` bytes, which follow from sizes, are free on ``device``."""
     free = free_bytes(device)
     if free is not None and needed > free:
         raise InputError(
@@ -78,7 +75,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def _numbers(file: Path) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Read lines of a name and a number."""
     lines = (line.split() for line in file.read_text().splitlines())
     return {name: int(number) for name, number, *_ in lines}
 
@@ -94,25 +91,8 @@ def out_of_memory_hint(step: str, smaller: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        asked = memory_asked_for(error)
-        if asked is None:
+        on_gpu = isinstance(error, torch.OutOfMemoryError)
+        if not (on_gpu or isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error))):
             raise
-        if isinstance(error, torch.OutOfMemoryError):
-            smaller = f"--device cpu, {smaller}"
-        raise InputError(
-            f"{step} must fit in memory; got no room for {asked or 'more'} (what helps: {smaller})"
-        ) from error
-
-
-def memory_asked_for(error: Exception) -> str | None:
-    """What a failed allocator was asked for, "" if it does not say; None for any other error."""
-    text = str(error)
-    failed = isinstance(error, MemoryError | torch.OutOfMemoryError) or OUT_OF_MEMORY.search(text)
-    if not failed:
-        return None
-    if (asked := ASKED.search(text)) is None:
-        return ""
-    number, unit = float(asked[1]), asked[2]
-    if unit != "bytes":
-        return f"{number:g} {unit}"
-    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"
+        helps = f"--device cpu, {smaller}" if on_gpu else smaller
+        raise InputError(f"{step} must fit in memory; what helps: {helps}") from error

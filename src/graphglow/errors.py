@@ -26,7 +26,7 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, InputWarning, stacklevel=3)
 
 
-def nearest(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:
+def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:
     """Return `` (nearest: NAME)`` for the known name a mistyped one may mean; "" if none is."""
     near = difflib.get_close_matches(str(name).lower(), list(known), n=1, cutoff=cutoff)
     return f" (nearest: {near[0]})" if near else ""

@@ -1,21 +1,12 @@
-"""Settings of every model, said and checked; the command line's flags are these fields.
+"""Settings of every model, checked when they are made; the command line's flags are these fields.
 
 Nothing here imports torch, so that help and a mistyped flag answer at once.
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from graphglow.checks import (
-    at_least,
-    in_unit_interval,
-    number,
-    one_of,
-    plain_numbers,
-    rate,
-    step_size,
-    true_or_false,
-)
+from graphglow.checks import LARGEST_INTEGER, LARGEST_RATE, at_least, one_of, plain
 from graphglow.errors import InputError
 
 BackboneName = Literal["appnp", "gat", "gcn", "gcnii", "gpr", "h2gcn", "linkx", "sage"]
@@ -24,9 +15,7 @@ Delta = Literal["truncate", "affine"]
 Device = Literal["auto", "cpu", "cuda"]
 Encoder = Literal["gcn", "mlp"]
 Similarity = Literal["cosine", "dot", "rbf", "attention"]
-Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
-LARGEST_SEED = 2**32 - 1
 SHARES = ("teleport", "input_weight", "structure_momentum", "random_share")
 """Settings in [0, 1]."""
 
@@ -41,37 +30,46 @@ class Settings:
     may_be_zero: ClassVar[tuple[str, ...]] = ("seed",)
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
         for one in fields(self):  # type: ignore[arg-type]
-            self._check(one.name, getattr(self, one.name), one.type)
+            value = getattr(self, one.name)
+            if hasattr(value, "dtype"):
+                value = plain(value)
+                object.__setattr__(self, one.name, value)
+            self._check(one.name, value, one.type)
 
     def _check(self, name: str, value: Any, kind: Any) -> None:
         choices = get_args(kind)
+        if type(None) in choices:
+            if value is None:
+                return
+            kind = choices[0]
         if get_origin(kind) is Literal:
             one_of(name, value, choices)
-        elif type(None) in choices:
-            if value is not None:
-                self._check(name, value, choices[0])
-        elif kind is bool:
-            true_or_false(name, value)
+            return
+        if kind is bool:
+            right, rule = type(value) is bool, "be True or False"
         elif kind is int:
-            at_least(name, value, 0 if name in self.may_be_zero else 1)
-        elif kind is not float:
-            assert is_dataclass(value) or choices  # nested settings have checked themselves
-        elif name in SHARES:
-            in_unit_interval(name, value)
-        elif name.endswith("learning_rate"):
-            step_size(name, value)
-        elif name.endswith("dropout"):
-            if not 0 <= number(name, value) < 1:
-                raise InputError(f"{name} must lie in [0, 1); got {value}")
+            low = 0 if name in self.may_be_zero else 1
+            right = type(value) is int and low <= value <= LARGEST_INTEGER
+            rule = f"be an integer in [{low}, {LARGEST_INTEGER}]"
+        elif kind is float:
+            right = type(value) in (int, float) and 0 <= value <= LARGEST_RATE
+            rule = "be finite and >= 0"
+            if name in SHARES:
+                right, rule = right and value <= 1, "lie in [0, 1]"
+            elif name.endswith("dropout"):
+                right, rule = right and value < 1, "lie in [0, 1)"
+            elif name.endswith("learning_rate"):
+                right, rule = right and value > 0, "be finite and > 0"
         else:
-            rate(name, value)
+            return  # settings of their own, which have checked themselves
+        if not right:
+            raise InputError(f"{name} must {rule}; got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimiser(Settings):
-    """How weights are found."""
+class RunConfig(Settings):
+    """How one model is trained on one graph: what every method has, ours and the competitors."""
 
     epochs: int = 500
     """Training epochs; the one with the best validation accuracy is kept."""
@@ -83,12 +81,6 @@ class Optimiser(Settings):
     """L2 penalty on the weights."""
     dropout: float = 0.5
     """Share of features and hidden units dropped in training."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compute(Settings):
-    """Where to compute, and from which seed."""
-
     seed: int = 0
     """Seeds weights, pivots, dropout and sampling."""
     device: Device = "auto"
@@ -98,13 +90,8 @@ class Compute(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(Compute, Optimiser):
-    """How one model is trained on one graph: what every method has, ours and the competitors."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model(Settings):
-    """The GNN: its kind, its depth, and what some kinds have besides."""
+class BackboneConfig(Settings):
+    """The GNN: its kind, its depth, and the settings of some kinds."""
 
     backbone: BackboneName = "gcn"
     """The graph-specific GNN, by name."""
@@ -123,26 +110,6 @@ class Model(Settings):
         super().__post_init__()
         if not 2 <= self.num_layers <= 100:
             raise InputError(f"num_layers must lie in [2, 100]; got {self.num_layers}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedStructure(Settings):
-    """The learned graph: how it is found, and what it weighs."""
-
-    input_weight: float = 0.7
-    """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
-    num_pivots: int = 400
-    """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
-    redraw_pivots: bool = True
-    """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
-    pivots_by_degree: bool = False
-    """Draw pivots with chances in proportion to their degree; otherwise each node alike."""
-    refinements: int = 4
-    """T: most refinements of structure and embeddings in one forward pass."""
-    tolerance: float = 4e-5
-    """Stop refining when the squared relative change of the embeddings falls below this."""
-    structure_momentum: float = 1.0
-    """eta: weight of the current learned graph against the first one; 1 means the current only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +157,6 @@ class LearnerConfig(Settings):
 class ObjectiveConfig(Settings):
     """Objective of the structure learner (Eq. 13-18). L_r and L_e are means per entry."""
 
-    supervision: Supervision = "nwgm"
-    """Gradient of L_s: at the expected structure (nwgm, Eq. 15), or by sampling structures."""
     smoothness: float = 0.1
     """alpha: weight of feature smoothness in the prior (Eq. 14)."""
     sparsity: float = 0.1
@@ -200,8 +165,6 @@ class ObjectiveConfig(Settings):
     """Weight of the entropy term L_e (Eq. 18); the paper's is 1."""
     samples: int = 5
     """K: structures drawn for each REINFORCE estimate."""
-    temperature: float = 0.5
-    """Temperature of the relaxed Bernoulli draws (supervision = gumbel)."""
     probes: int = 8
     """Random sign vectors for the Frobenius norm (Hutchinson)."""
     sketch: int = 64
@@ -210,13 +173,26 @@ class ObjectiveConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("samples", self.samples, 2)
-        if self.temperature == 0:
-            raise InputError("temperature must be > 0; got 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(LearnedStructure, Model, RunConfig):
-    """The GNN of one graph, its message passing, and how it is optimised."""
+class ModelConfig(BackboneConfig, RunConfig):
+    """The GNN of one graph, the learned graph in its messages, and how it is optimised."""
+
+    input_weight: float = 0.7
+    """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
+    num_pivots: int = 400
+    """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
+    redraw_pivots: bool = True
+    """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
+    pivots_by_degree: bool = False
+    """Draw pivots with chances in proportion to their degree; otherwise each node alike."""
+    refinements: int = 4
+    """T: most refinements of structure and embeddings in one forward pass."""
+    tolerance: float = 4e-5
+    """Stop refining when the squared relative change of the embeddings falls below this."""
+    structure_momentum: float = 1.0
+    """eta: weight of the current learned graph against the first one; 1 means the current only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +224,7 @@ class PaperConfig(ModelConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransferConfig(Model, RunConfig):
+class TransferConfig(BackboneConfig, RunConfig):
     """A GNN on a new graph, over that graph and the one that an evidence learner makes of it."""
 
     epochs: int = 200
@@ -272,26 +248,36 @@ class TransferConfig(Model, RunConfig):
 
     def run(self, input_weight: float) -> ModelConfig:
         """The settings of one GNN, whose message passing is not refined any further."""
-        names = [f.name for group in (RunConfig, Model) for f in fields(group)]
+        names = [f.name for group in (RunConfig, BackboneConfig) for f in fields(group)]
         shared = {name: getattr(self, name) for name in names}
         return ModelConfig(**shared, input_weight=input_weight, refinements=1)
 
 
-EPISODES = ("first_episodes", "vote_episodes", "second_episodes", "predict_episodes")
+EPISODES = {
+    "first_episodes": 700,
+    "vote_episodes": 300,
+    "second_episodes": 700,
+    "predict_episodes": 1500,
+}
+"""Episodes of each network with ten sources or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidencePretrainConfig(Settings):
-    """Pre-training of an evidence learner."""
+    """Pre-training of an evidence learner.
 
-    first_episodes: int = 700
-    """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 300
-    """Further episodes, for the voter."""
-    second_episodes: int = 700
-    """Further episodes, for the second round's scorer."""
-    predict_episodes: int = 1500
-    """Further episodes, for the predictor."""
+    None for a number of episodes is a tenth of its number in :data:`EPISODES` for each source,
+    and at most all of it.
+    """
+
+    first_episodes: int | None = None
+    """Episodes for the first scorer; None: 70 for each source, at most 700."""
+    vote_episodes: int | None = None
+    """Further episodes, for the voter; None: 30 for each source, at most 300."""
+    second_episodes: int | None = None
+    """Further episodes, for the second scorer; None: 70 for each source, at most 700."""
+    predict_episodes: int | None = None
+    """Further episodes, for the predictor; None: 150 for each source, at most 1,500."""
     random_share: float = 0.4
     """Share of episodes on random graphs."""
     max_nodes: int = 2000
@@ -315,6 +301,12 @@ class EvidencePretrainConfig(Settings):
         super().__post_init__()
         at_least("max_nodes", self.max_nodes, 300)
         at_least("steps", self.steps, 2)
+
+    def episode_counts(self, sources: int) -> list[int]:
+        """Episodes of each network, in the order in which they are trained."""
+        given = [(getattr(self, name), most) for name, most in EPISODES.items()]
+        share = min(10, max(1, sources))
+        return [most * share // 10 if number is None else number for number, most in given]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,6 +338,14 @@ class AuditPretrainConfig(Settings):
         at_least("steps", self.steps, 2)
 
 
+PRETRAINING: dict[str, type[Settings]] = {
+    "evidence": EvidencePretrainConfig,
+    "auditor": AuditPretrainConfig,
+    "paper": PretrainConfig,
+}
+"""Settings of each kind of learner that can be pre-trained."""
+
+
 def delta_facts(delta: str) -> dict[str, str]:
-    """What a run says of its learner's delta: of the usual one nothing."""
+    """Return a run's delta as a fact, unless it is the usual one."""
     return {} if delta == LearnerConfig.delta else {"delta": delta}

@@ -3,9 +3,7 @@
 Nothing here unpickles: safetensors holds tensors only, and the metadata is JSON.
 """
 
-import fcntl
 import hashlib
-import io
 import json
 import os
 import secrets
@@ -73,38 +71,26 @@ def check_folder(path: Path) -> None:
 
 
 def append_line(path: str | Path, line: str) -> None:
-    """Add one line to a text file, whole or not at all; others may append at the same time.
-
-    If an earlier writer was killed in the middle of a line, the new one still gets its own.
-    """
+    """Add one line to a text file; others may append at the same time."""
     path = Path(path)
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is no regular file: name another")
+    data = f"{line}\n".encode()
     with _writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with io.FileIO(path, "ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 1))
-            torn = file.read(1) not in (b"", b"\n")
-            data = (b"\n" if torn else b"") + line.encode() + b"\n"
-            try:
-                if file.write(data) != len(data):
-                    raise OSError("no space left")
-            except OSError:
-                file.truncate(size)
-                raise
+        with path.open("ab", buffering=0) as file:  # one write, so that lines do not mix
+            if file.write(data) != len(data):
+                raise OSError("no space left")
 
 
 def existing_file(path: str | Path, what: str) -> Path:
     """Return ``path`` if it is a readable file; raise one sentence naming ``what`` if not."""
     path = Path(path)
-    if not os.path.exists(path):
+    if not os.path.exists(path):  # where Path.exists raises for what no path can be
         raise InputError(f"{what} must exist; got {path}")
-    if path.is_dir():
-        raise InputError(f"{what} must be a file; got the folder {path}")
     if not path.is_file() or not os.access(path, os.R_OK):
-        raise InputError(f"{what} must be a regular file that can be read; got {path}")
+        got = f"the folder {path}" if path.is_dir() else path
+        raise InputError(f"{what} must be a regular file that can be read; got {got}")
     return path
 
 
@@ -113,22 +99,15 @@ def save_tensors(
     kind: str,
     tensors: dict[str, Tensor],
     meta: dict[str, Any],
-    *,
-    make_folder: bool = False,
 ) -> None:
-    """Write tensors and JSON metadata as one safetensors file with a checksum, atomically.
+    """Write named tensors and JSON metadata as one safetensors file with a checksum, atomically.
 
-    Args:
-        path: Where to write; an existing file is replaced.
-        kind: What the file is (``"learner"``, ``"result"``); :func:`load_tensors` asks for it.
-        tensors: Named tensors, any device.
-        meta: Anything JSON can hold.
-        make_folder: Whether its folder is made, if it is not there.
+    ``kind`` says what the file is (``"learner"``, ``"result"``); :func:`load_tensors` asks for it.
     """
     facts = json.loads(json.dumps({"kind": kind, "version": FORMAT_VERSION, **meta}))
     flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"graphglow": json.dumps({**facts, CHECKSUM: checksum(flat, facts)})}
-    with atomic_path(path, make_folder=make_folder) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_bytes(tensors_to_bytes(flat, metadata=header))
 
 

@@ -185,7 +185,7 @@ def test_what_cannot_be_audited_is_said_in_one_sentence(tmp_path):
     for index in (torch.empty(2, 0, dtype=torch.int64), complete[:, :9], complete):
         with pytest.raises(InputError, match="must have at least 10 edges"):
             graphglow.audit(Data(edge_index=index, num_nodes=8))
-    with pytest.raises(InputError, match="auditor must be audit, untrained or an existing file"):
+    with pytest.raises(InputError, match="auditor must be audit, untrained, an existing file"):
         graphglow.audit(homophilous(), "nothing")
     (tmp_path / "foreign.safetensors").write_bytes(b"no")
     with pytest.raises(InputError, match="auditor"):

@@ -9,9 +9,9 @@ from torch_geometric.data import Data
 
 from graphglow.competitors.edge_probabilities import EdgeProbabilities
 from graphglow.competitors.lds import (
-    GCN,
     LDS,
     Adam,
+    FunctionalGCN,
     Inputs,
     LDSConfig,
     Recorded,
@@ -32,7 +32,7 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, dtype=FLOAT64, generator=seeded(seed))
 
 
-SMALL_GCN = GCN(5, 6, 3)
+SMALL_GCN = FunctionalGCN(5, 6, 3)
 FEATURES = normal(NODES, 5, seed=1)
 MASK = (normal(NODES, 6, seed=4) > -0.5).to(FLOAT64) / 0.7
 LABELS = torch.arange(NODES) % 3

@@ -63,16 +63,10 @@ def test_ray_gives_the_bytes_of_one_process(small_blocks):
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (torch.OutOfMemoryError("Tried to allocate 12.00 GiB."), "12 GiB .*--device cpu"),
-        (
-            MemoryError(),
-            "refining synthetic-small must fit .* more .what helps: fewer columns",
-        ),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "no room for more "),
-        (
-            RuntimeError("can't allocate memory: you tried to allocate 8000 bytes"),
-            "got no room for 0.008 MB ",
-        ),
+        (torch.OutOfMemoryError("Tried to allocate 12.00 GiB."), "--device cpu, fewer columns"),
+        (MemoryError(), "refining synthetic-small must fit in memory; what helps: fewer columns"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "what helps"),
+        (RuntimeError("can't allocate memory: you tried to allocate 8000 bytes"), "what helps"),
     ],
 )
 def test_running_out_of_memory_is_said(error, sentence, monkeypatch):

@@ -1,9 +1,11 @@
 """A small graph, its relabelled twin, and a latent structure over it, in float64."""
 
+from types import SimpleNamespace
+
 import torch
 from torch_geometric.data import Data
 
-from graphglow.gnn import Dropout, MixedPropagation, Shape
+from graphglow.gnn import Dropout, MixedPropagation
 from graphglow.graph import prepare, synthetic_graph
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ModelConfig
@@ -65,14 +67,9 @@ def latent_structure(num_nodes=20, seed=0):
 
 def fresh(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20, **settings):
     """A backbone for the small graph, in float64, with settings of its own."""
-    shape = Shape(
-        config=ModelConfig(num_layers=num_layers, encoder=encoder, **settings),
-        num_features=12,
-        num_classes=3,
-        num_nodes=num_nodes,
-        hidden=HIDDEN,
-    )
-    return cls(shape, torch.Generator().manual_seed(seed)).double()
+    sizes = SimpleNamespace(num_features=12, num_classes=3, num_nodes=num_nodes)
+    config = ModelConfig(num_layers=num_layers, encoder=encoder, **settings)
+    return cls(config, sizes, HIDDEN, torch.Generator().manual_seed(seed)).double()
 
 
 def built(cls, num_layers=2, *, seed=0, **more):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from gnn_graphs import float64, small_data, training
 
-from graphglow.gnn import drop, drop_features
+from graphglow.gnn.propagation import drop, drop_features
 from graphglow.linalg.sparse import SparseMatrix
 
 X = torch.ones(9, 4, dtype=torch.float64)

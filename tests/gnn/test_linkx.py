@@ -1,4 +1,4 @@
-"""LINKX: its equation, dense; that it knows its neighbours by name; and whose graph it is."""
+"""MixedLINKX: its equation, dense; that it knows its neighbours by name; and whose graph it is."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import LINKX
+from graphglow.gnn.backbones import MixedLINKX
 from graphglow.gnn.propagation import drop_features
 
 
@@ -24,7 +24,7 @@ from graphglow.gnn.propagation import drop_features
 @pytest.mark.parametrize("num_layers", [2, 3])
 def test_equals_the_dense_equation(num_layers, encoder):
     graph, structure = float64(small_data()), latent_structure()
-    model = built(LINKX, num_layers, encoder=encoder)
+    model = built(MixedLINKX, num_layers, encoder=encoder)
     operator = 0.4 * graph.adj.to_dense() + 0.6 * dense_latent(structure)
     rows = torch.nn.functional.normalize(raw_adjacency(graph), dim=1)
     h_a = rows @ model.weight_adj + model.bias_adj
@@ -79,9 +79,9 @@ def test_knows_which_neighbours_a_node_has_where_gcn_cannot():
 
 def test_belongs_to_a_graph_of_its_size():
     with pytest.raises(InputError, match="graph it was built for, of 19 nodes; got one of 20"):
-        built(LINKX, num_nodes=19).encode(float64(small_data()), None)
+        built(MixedLINKX, num_nodes=19).encode(float64(small_data()), None)
 
 
 def test_weights_of_a_graph_of_another_size_are_refused():
     with pytest.raises(RuntimeError, match="size mismatch for weight_adj"):
-        built(LINKX, num_nodes=19).load_state_dict(built(LINKX).state_dict())
+        built(MixedLINKX, num_nodes=19).load_state_dict(built(MixedLINKX).state_dict())

@@ -31,12 +31,10 @@ LEARNER = {
     "threshold": 0.0,
 }
 OBJECTIVE = {
-    "supervision": "nwgm",
     "smoothness": 0.1,
     "sparsity": 0.1,
     "entropy": 0.5,
     "samples": 5,
-    "temperature": 0.5,
     "probes": 4,
     "sketch": 8,
 }

@@ -2,8 +2,8 @@
 
 from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import Cell
-from graphglow.lab.rows import rows_in
-from graphglow.lab.runs import reproduce
+from graphglow.lab.row_files import rows_in
+from graphglow.lab.runs import run_cells
 
 TARGET = "synthetic-small"
 GLOW = {
@@ -40,7 +40,7 @@ def config(**changes):
 
 
 def run(cells, out, *, tuned=TUNED, **changes):
-    return reproduce(cells, out, config(**changes), tuned)
+    return run_cells(cells, out, config(**changes), tuned)
 
 
 def rows(out):

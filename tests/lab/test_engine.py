@@ -6,7 +6,7 @@ from small_cells import TARGET, TUNED, cell, config, rows, run
 
 from graphglow.errors import InputError
 from graphglow.lab import runs
-from graphglow.lab.rows import newest
+from graphglow.lab.row_files import newest
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_run_that_fails_is_a_row_and_is_not_tried_again_unless_told(out, monke
 
 def test_what_keeps_all_from_starting_is_raised_and_no_row(out, tmp_path):
     with pytest.raises(InputError):
-        runs.reproduce([cell(target="citeseer")], out, config(), TUNED, data_root=tmp_path)
+        runs.run_cells([cell(target="citeseer")], out, config(), TUNED, data_root=tmp_path)
     with pytest.raises(InputError, match="no setting 'wings'"):
         run([cell(settings={"wings": 2})], out)
     assert not out.exists()

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from graphglow.lab.config import RunsConfig, read_settings
+from graphglow.lab.paper_markdown import NO_ROWS, spread, tables_of
 from graphglow.lab.paper_tables import EXPERIMENTS
-from graphglow.lab.rows import rows_in
+from graphglow.lab.row_files import rows_in
 from graphglow.lab.runs import run_of
-from graphglow.lab.tables import NO_ROWS, spread, tables_of
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -19,7 +19,7 @@ def rows_of(experiment, key, accuracies, **more):
     run = run_of(cell, 0, {}, RunsConfig())
     made = {"provenance": {"machine": {"cpu": "x"}}, "threads": 1, "device": "cpu"}
     return [
-        run.facts(cell) | made | {"seed": seed, "test_accuracy": accuracy} | more
+        run.facts | made | {"seed": seed, "test_accuracy": accuracy} | more
         for seed, accuracy in enumerate(accuracies)
     ]
 

@@ -11,7 +11,6 @@ from graphglow.paper.pivots import (
     BlendedStructure,
     KNNStructure,
     PivotStructure,
-    SampledStructure,
     propagate_over,
     propagate_uncut,
     similarity,
@@ -182,14 +181,7 @@ def test_of_equals_always_the_same_are_kept():
     assert torch.equal(first, KNNStructure(q, q[:5], neighbours=2).gamma())
 
 
-# Drawn and blended
-
-
-def test_a_drawn_structure_averages_over_shared_pivots():
-    b = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    v = torch.tensor([[2.0], [4.0], [100.0]])
-    # pivot 0 hears nodes 0 and 1, pivot 1 hears node 1, node 2 hears nobody
-    assert SampledStructure(b).propagate(v).tolist() == [[3.0], [3.5], [0.0]]
+# Blended
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.3, 1.0])

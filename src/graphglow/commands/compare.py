@@ -5,7 +5,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands import flags
-from graphglow.commands.output import print_json, print_text, warn
+from graphglow.commands.output import print_json, print_note, print_text
 from graphglow.commands.progress import progress_bar, spinner
 from graphglow.errors import InputError
 
@@ -43,7 +43,7 @@ def compare(
     if reading.split_seed is not None:
         raise InputError("--split-seed has no effect: compare draws a split by each --seed")
 
-    from graphglow.compare import COMPARED
+    from graphglow.compare import DEFAULT_METHODS
     from graphglow.compare import compare as compare_methods
     from graphglow.lab.open_world.methods import NAMES
 
@@ -52,7 +52,7 @@ def compare(
     with progress_bar() as move:
         table = compare_methods(
             data,
-            methods or COMPARED,
+            methods or DEFAULT_METHODS,
             seeds=seeds,
             seed=seed,
             learner=learner,
@@ -66,5 +66,5 @@ def compare(
         print_json(facts | {"lines": lines, "failed": table.failed, "verdict": table.verdict})
         return
     for method, why in table.failed.items():
-        warn(f"{NAMES[method]} could not run: {why}")
+        print_note(f"{NAMES[method]} could not run: {why}")
     print_text(f"{data.name}\n{table!r}")

@@ -11,7 +11,6 @@ from graphglow.errors import InputError
 
 NodeId = Annotated[str | None, arg(metavar="ID", help_behavior_hint="(or --pair)")]
 TwoIds = Annotated[tuple[str, str] | None, arg(metavar="ID ID", help_behavior_hint="(or --node)")]
-Class = Annotated[str | None, arg(metavar="CLASS", help_behavior_hint="(optional)")]
 
 
 def explain(
@@ -25,8 +24,8 @@ def explain(
     edges: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
     top_k: int = 10,
-    label: Class = None,
-    against: Class = None,
+    label: flags.OptionalClass = None,
+    against: flags.OptionalClass = None,
     seed: int = 0,
     device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,

@@ -9,16 +9,17 @@ from graphglow.commands.output import check_output, print_facts
 from graphglow.commands.progress import epoch_bar, spinner
 from graphglow.settings import RunConfig
 
-CHOSEN_BY = "--method"
 
-
-def settings_for(method: str | None) -> type[RunConfig]:
-    """Return the settings of a method; of none, what all methods have."""
-    if method is None:
+def method_settings(method: str | None) -> type[RunConfig]:
+    """Return the settings of a method; without one, those that all methods have."""
+    if not method:
         return RunConfig
     from graphglow.competitors import method_named
 
     return method_named(method).config
+
+
+CHOSEN_BY = "--method", method_settings
 
 
 def fit(

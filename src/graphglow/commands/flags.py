@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Fixed, OmitArgPrefixes, Suppress, arg
+from tyro.conf import OmitArgPrefixes, arg
 
+from graphglow.checks import LARGEST_INTEGER
 from graphglow.errors import InputError
-from graphglow.settings import LARGEST_SEED
 from graphglow.settings import Device as AnyDevice
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GRAPH = (
     "people.csv+relations.csv."
 )
 COLUMNS = (
-    "Columns of your tables that are not called so: id=person label=risk split=part (nodes), "
+    "Columns of your tables that have other names: id=person label=risk split=part (nodes), "
     "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read; "
     "category=NAME, such as a zip code, is not taken for a number."
 )
@@ -31,31 +31,30 @@ LEARNER = (
     "The learner: universal or paper, which come with the package; a file from graphglow pretrain "
     "(./universal, if that is its name); or untrained, as a control."
 )
+AUDITOR = "The auditor: audit, which comes with the package, or a file from graphglow pretrain."
+RAW_FILES = "Folder of the named graphs' raw files."
+SHOWN_DEFAULT = "(default: $GRAPHGLOW_DATA, else data/)"
 GraphName = Annotated[str, arg(help=GRAPH, metavar="NAME|FILE")]
 OptionalGraph = Annotated[
     str | None, arg(help=GRAPH, metavar="NAME|FILE", help_behavior_hint="(or --result)")
 ]
-AUDITOR = "The auditor: audit, which comes with the package, or a file from graphglow pretrain."
 LearnerName = Annotated[str, arg(help=LEARNER, metavar="NAME|FILE")]
 AuditorName = Annotated[str, arg(help=AUDITOR, metavar="NAME|FILE")]
 File = Annotated[Path, arg(metavar="FILE")]
 OptionalFile = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(optional)")]
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(optional)")]
+OptionalFloat = Annotated[float | None, arg(metavar="SHARE", help_behavior_hint="(optional)")]
+OptionalClass = Annotated[str | None, arg(metavar="CLASS", help_behavior_hint="(optional)")]
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 DataRoot = Annotated[
-    Path | None,
-    arg(
-        help="Folder of the named graphs' raw files.",
-        metavar="FOLDER",
-        help_behavior_hint="(default: $GRAPHGLOW_DATA, else data/)",
-    ),
+    Path | None, arg(help=RAW_FILES, metavar="FOLDER", help_behavior_hint=SHOWN_DEFAULT)
 ]
+Switch = Annotated[bool, arg(help_behavior_hint="")]
 Json = Annotated[
     bool, arg(help="Print one JSON object as the last line, not tables.", help_behavior_hint="")
 ]
 Overwrite = Annotated[bool, arg(help="Replace outputs that exist.", help_behavior_hint="")]
 Device = Annotated[AnyDevice, arg(help="Where to compute: auto takes the GPU if there is one.")]
-Switch = Annotated[bool, arg(help_behavior_hint="")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +74,10 @@ class GraphFlags:
     data_root: DataRoot = None
 
     def __post_init__(self) -> None:
-        if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
-            raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
+        if not 0 <= (self.split_seed or 0) <= LARGEST_INTEGER:
+            raise InputError(
+                f"split_seed must lie in [0, {LARGEST_INTEGER}]; got {self.split_seed}"
+            )
 
     def check_columns(self, *names: str | None) -> None:
         """Raise if tables have no column by a name in ``--columns``; torch is not loaded."""
@@ -87,9 +88,11 @@ class GraphFlags:
 
     @property
     def of_tables(self) -> dict[str, Any]:
-        """How tables are read."""
-        skip = self.skip_unknown_edges
-        return {"columns": read_columns(self.columns), "skip_unknown_edges": skip}
+        """The keywords of ``load_graph`` that say how tables are read."""
+        return {
+            "columns": read_columns(self.columns),
+            "skip_unknown_edges": self.skip_unknown_edges,
+        }
 
     def load(self, name: str, *, need_labels: bool = True) -> "Data":
         """Load a graph by its name or from a file."""
@@ -111,11 +114,7 @@ class GraphFlags:
 
         Without ``draw`` a graph that has no split gets one only if ``--split-seed`` asks for it.
         """
-        from graphglow.graph.load import (
-            warn_of_drawn_split,
-            warn_of_made_edges,
-            without_drawn_split,
-        )
+        from graphglow.graph import load
 
         data = self.load(name, need_labels=need_labels)
         drawn = data.split.startswith(("random", "own number", "own, validation by seed"))
@@ -123,28 +122,12 @@ class GraphFlags:
             raise InputError(
                 f"--split-seed draws a split, but {name} has one ({data.split}): leave it out"
             )
-        warn_of_made_edges(data)
-        if not draw and self.split_seed is None:
-            return without_drawn_split(data), data.get("split", "none")
-        if self.split_seed is None and tell_split:
-            warn_of_drawn_split(data)
-        return data, data.split
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManyGraphFlags(GraphFlags):
-    """How graphs are read."""
-
-    split_file: Annotated[Path | None, Fixed, Suppress] = None
-    """No flag: no one file has the split of several graphs."""
-
-    def load_all(self, names: Sequence[str]) -> "list[Data]":
-        """Load graphs; a name that none has is refused before any is read."""
-        from graphglow.graph.load import check_source
-
-        for name in names:
-            check_source(name)
-        return [self.load(name) for name in names]
+        load.warn_of_made_edges(data)
+        if self.split_seed is None and not draw:
+            data = load.without_drawn_split(data)
+        elif self.split_seed is None and tell_split:
+            load.warn_of_drawn_split(data)
+        return data, data.get("split", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +141,6 @@ class Workers:
 
 
 Reading = OmitArgPrefixes[GraphFlags]
-ReadingMany = OmitArgPrefixes[ManyGraphFlags]
 Working = OmitArgPrefixes[Workers]
 
 
@@ -182,9 +164,9 @@ def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
 
 
 def refuse_beside(flag: str, command: Callable[..., None], **given: Any) -> None:
-    """Raise if flags of a command that have no effect beside ``flag`` are given."""
-    plain = {name: one.default for name, one in inspect.signature(command).parameters.items()}
-    plain |= vars(GraphFlags()) | vars(Workers())
-    named = [f"--{name.replace('_', '-')}" for name in given if given[name] != plain[name]]
+    """Raise if flags that have no effect beside ``flag`` differ from the command's defaults."""
+    default = {name: one.default for name, one in inspect.signature(command).parameters.items()}
+    default |= vars(GraphFlags()) | vars(Workers())
+    named = [f"--{name.replace('_', '-')}" for name in given if given[name] != default[name]]
     if named:
         raise InputError(f"{', '.join(named)} has no effect with {flag}: leave it out")

@@ -24,9 +24,9 @@ LABELS = {
     "out": "written to",
     "predictions": "predictions in",
 }
-"""What facts are called where their name does not say it."""
+"""Facts whose names do not say enough to people."""
 NUMBERS = ("weight_decay", "input_weight", "auroc", "average_precision")
-"""Facts that are no shares, though fractions."""
+"""Facts that are fractions, but not shown as percentages."""
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
@@ -70,7 +70,7 @@ def print_facts(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
     print_table(("", ""), rows, title)
 
 
-def warn(text: str) -> None:
+def print_note(text: str) -> None:
     """Print one line on standard error, which scripts that read standard output do not see."""
     with suppress(OSError):  # no room for words is no reason to stop
         print(f"graphglow: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
@@ -124,14 +124,7 @@ def check_output(
     suffixes: Sequence[str] = (),
     inputs: Sequence[object] = (),
 ) -> Path:
-    """Return ``path`` if a file can be written there; nothing is left, and no work is lost.
-
-    Args:
-        path: The output.
-        overwrite: Whether it may be replaced.
-        suffixes: It must have one of these.
-        inputs: Files that the command reads: the output may never be one of them.
-    """
+    """Return ``path`` if a file can be written there, which may not be one of the ``inputs``."""
     from graphglow.graph.table_file import require_pyarrow, tables_at
     from graphglow.storage import check_folder
 
@@ -142,8 +135,8 @@ def check_output(
         require_pyarrow()
     try:
         for name in map(str, filter(None, inputs)):
-            learner = SHIPPED / f"{name.lower()}.safetensors"
-            read = (name, learner, *(tables_at(name) or ()))
+            shipped = SHIPPED / f"{name.lower()}.safetensors"
+            read = (name, shipped, *(tables_at(name) or ()))
             if any(_holds(part, path) for part in read if part is not None):
                 raise InputError(f"{path} is one of the inputs: choose another output")
         if path.exists() and not path.is_file():
@@ -151,9 +144,7 @@ def check_output(
         if os.path.lexists(path) and not overwrite:
             raise InputError(f"{path} exists: choose another output, or pass --overwrite")
         check_folder(path)
-        with tempfile.NamedTemporaryFile(
-            prefix=f".{path.name}.", suffix=path.suffix, dir=path.absolute().parent
-        ):
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.absolute().parent):
             pass
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror})") from error
@@ -162,13 +153,12 @@ def check_output(
 
 def _holds(name: str | Path, path: Path) -> bool:
     """Whether an input is ``path``, or a folder that has it already."""
-    source = Path(os.path.realpath(os.path.expanduser(name)))
-    real = Path(os.path.realpath(path))
+    source, real = Path(name).expanduser().resolve(), path.resolve()
     return source == real or (real.exists() and source.is_dir() and source in real.parents)
 
 
 def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
-    """Write the files that are asked for: one that cannot be written costs no other."""
+    """Write the files that are asked for, even if one of them cannot be written."""
     failed = []
     for path, write in files:
         try:

@@ -1,23 +1,15 @@
 """``graphglow predict``: classes of all nodes of a graph, or of new ones under a saved transfer."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from tyro.conf import arg
+from typing import Literal
 
 from graphglow.commands import flags
-from graphglow.commands.output import (
-    check_output,
-    print_facts,
-)
+from graphglow.commands.output import check_output, print_facts
 from graphglow.commands.progress import spinner
 from graphglow.errors import InputError
 
-if TYPE_CHECKING:
-    from graphglow.predict import Prediction
-    from graphglow.scores import Scores
-
-SHOWN = 3  # best channels
+SHOWN = 3
+"""Channels that are printed, the best first."""
 
 
 def predict(
@@ -26,7 +18,7 @@ def predict(
     target: flags.OptionalGraph = None,
     out: flags.OptionalFile = None,
     labels: Literal["train", "train+val"] = "train",
-    coverage: Annotated[float | None, arg(metavar="SHARE", help_behavior_hint="(optional)")] = None,
+    coverage: flags.OptionalFloat = None,
     learner: flags.LearnerName = "universal",
     result: flags.OptionalFile = None,
     nodes: flags.OptionalFile = None,
@@ -102,7 +94,9 @@ def predict(
     seconds = time.perf_counter() - began
     if out is not None:
         prediction.write(out)
-    test, count = _test(prediction), len(prediction.labelled)
+    mask, count = prediction.data.get("test_mask"), len(prediction.labelled)
+    judged = mask is not None and bool((mask.cpu() & (prediction.data.y >= 0)).any())
+    test = prediction.score("test") if judged else None
     best = prediction.channels.head(SHOWN)
     facts = {
         "command": "predict",
@@ -134,10 +128,3 @@ def predict(
         ]
         facts["set_size"] = facts["set_size"] and f"{facts['set_size']:.2f} classes on average"
     print_facts("Prediction, nothing trained", facts, json=json)
-
-
-def _test(prediction: "Prediction") -> "Scores | None":
-    mask = prediction.data.get("test_mask")
-    if mask is None or not bool((mask.cpu() & (prediction.data.y >= 0)).any()):
-        return None
-    return prediction.score("test")

@@ -1,35 +1,43 @@
 """``graphglow pretrain``: a learner of one's own, or an auditor."""
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, arg
 
 from graphglow.checks import one_of
 from graphglow.commands import flags
-from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, print_text
+from graphglow.commands.output import (
+    TENSOR_SUFFIXES,
+    check_output,
+    print_facts,
+    print_note,
+    print_text,
+)
 from graphglow.commands.progress import epoch_bar, progress_bar, spinner
 from graphglow.errors import InputError
-from graphglow.settings import AuditPretrainConfig, EvidencePretrainConfig, PretrainConfig
+from graphglow.settings import PRETRAINING, EvidencePretrainConfig, PretrainConfig
 
-KINDS = {
-    "evidence": EvidencePretrainConfig,
-    "auditor": AuditPretrainConfig,
-    "paper": PretrainConfig,
-}
-CHOSEN_BY = "--kind"
+SECONDS = {"first": 1.0, "vote": 1.0, "second": 1.0, "predictor": 1.0}
+"""How long an episode of each network takes, relative to one of the first."""
+TIMED = 3
+"""Episodes by which the time of all is estimated."""
 
 
-def settings_for(kind: str | None) -> type:
+def kind_settings(kind: str | None) -> type:
     """Return the settings of a kind of learner."""
-    one_of("--kind", kind or "evidence", KINDS)
-    return KINDS[kind or "evidence"]
+    one_of("--kind", kind or "evidence", PRETRAINING)
+    return PRETRAINING[kind or "evidence"]
+
+
+CHOSEN_BY = "--kind", kind_settings
 
 
 def pretrain(
     sources: Annotated[tuple[str, ...], arg(metavar="NAME|FILE ...")],
     out: flags.File,
-    reading: flags.ReadingMany,
+    reading: flags.Reading,
     settings: OmitArgPrefixes[EvidencePretrainConfig],
     kind: Literal["evidence", "auditor", "paper"] = "evidence",
     workers: flags.OptionalInt = None,
@@ -41,7 +49,8 @@ def pretrain(
 
     All labels of the sources are used, whatever their splits; the paper's learner has training and
     validation nodes. Each kind has settings: graphglow pretrain --kind paper --help shows those of
-    the paper's Algorithm 2.
+    the paper's Algorithm 2. An evidence learner of a few small graphs takes minutes, one of ten
+    graphs an hour or more; an estimate is printed first.
 
     Example: graphglow pretrain --sources digits wine --out learner.safetensors
 
@@ -49,11 +58,13 @@ def pretrain(
         sources: The source graphs: names (see graphglow datasets) or files.
         out: Where to write the learner, as safetensors.
         kind: What to train: an evidence learner (for predict, refine, transfer and explain), an
-            auditor (for graphglow.audit in Python), or a learner of the paper's kind.
+            auditor (for audit), or a learner of the paper's kind.
         workers: Ray workers that draw the episodes of an evidence learner; on a CPU the learner is
             the same.
         resume: Go on from the checkpoint of a run that was stopped or killed (with --kind paper).
     """
+    if reading.split_file is not None:
+        raise InputError("--split-file has no effect: no one file has the split of several graphs")
     if kind != "evidence" and workers is not None:
         raise InputError("--workers goes with --kind evidence")
     if kind != "paper" and resume:
@@ -62,18 +73,19 @@ def pretrain(
     import graphglow
     from graphglow.checkpoint import Checkpoint
     from graphglow.device import peak_memory_bytes, resolve_device
+    from graphglow.graph.load import check_source
 
     began = time.perf_counter()
     out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
+    for name in sources:
+        check_source(name)  # a mistyped name is said before any graph is read
     with spinner("loading graphs"):
-        graphs = reading.load_all(sources)
+        graphs = [reading.load(name) for name in sources]
     facts: dict[str, Any] = {"command": "pretrain", "kind": kind}
-    learner: Any
-    train: Any = graphglow.pretrain  # whose overloads know one kind at a time
     if isinstance(settings, PretrainConfig):
         checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"), resume=resume)
         with epoch_bar(settings.epochs) as on_epoch:
-            learner = train(graphs, settings, on_epoch=on_epoch, checkpoint=checkpoint)
+            learner = graphglow.pretrain(graphs, settings, on_epoch=on_epoch, checkpoint=checkpoint)
         made = learner.provenance
         made["splits"] = [data.split for data in graphs]
         learner.save(out)
@@ -81,9 +93,10 @@ def pretrain(
         facts |= {name: made[name] for name in ("sources", "splits", "visit_scores")}
         facts |= {"val_accuracy": made["validation_accuracy"], "resumed": checkpoint.resumed}
     else:
-        drawing = {} if workers is None else {"workers": workers}
         with progress_bar() as move:
-            learner = train(graphs, settings, on_progress=move, **drawing)
+            if kind == "evidence":
+                move = with_estimate(move, settings.episode_counts(len(graphs)))
+            learner = graphglow.pretrain(graphs, settings, on_progress=move, workers=workers)
         learner.save(out)
         facts["sources"] = learner.provenance["sources"]
     device = resolve_device(getattr(settings, "device", "cpu"))
@@ -97,3 +110,20 @@ def pretrain(
     print_facts("Pre-trained learner", facts, json=json)
     if not json and kind != "auditor":
         print_text(f"next: graphglow transfer --learner {out} --target NAME|FILE")
+
+
+def with_estimate(
+    move: Callable[[str, int, int], None], counts: list[int]
+) -> Callable[[str, int, int], None]:
+    """Return ``move`` with a note, after the first episodes, of how long all will take."""
+    began = time.perf_counter()
+    cost = sum(count * each for count, each in zip(counts, SECONDS.values(), strict=True))
+
+    def on_progress(stage: str, done: int, total: int) -> None:
+        if done == TIMED and stage == "first":
+            minutes = (time.perf_counter() - began) / TIMED * cost / 60
+            words = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+            print_note(f"note: {total:,} episodes are drawn, which will take about {words}")
+        move(stage, done, total)
+
+    return on_progress

@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands import flags
-from graphglow.commands.output import check_output, print_facts, warn, write_each
+from graphglow.commands.output import check_output, print_facts, print_note, write_each
 from graphglow.commands.progress import spinner
 from graphglow.errors import InputError, InputWarning
 
@@ -147,8 +147,10 @@ def _refine_result(
         write_graph(graph, out)
     before, after = describe(trained.data), describe(graph)
     if after["edges"] == 0:
-        warn("validation chose no graph, so that no message crosses an edge; graphglow refine "
-             "--target writes the refined graph itself")  # fmt: skip
+        print_note(
+            "validation chose no graph, so that no message crosses an edge; graphglow refine "
+            "--target writes the refined graph itself"
+        )
     facts = {
         **trained.summary(),
         "out": out,

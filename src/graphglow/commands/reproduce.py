@@ -6,7 +6,7 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from graphglow.commands.flags import DataRoot, Json, Names, Switch
-from graphglow.commands.output import check_output, print_json, print_text, warn
+from graphglow.commands.output import check_output, print_json, print_note, print_text
 from graphglow.commands.progress import progress_bar
 from graphglow.errors import InputError
 from graphglow.lab.config import RunsConfig
@@ -59,11 +59,11 @@ def reproduce(
     """
     from graphglow.checks import one_of
     from graphglow.graph.load import data_folder
-    from graphglow.lab import figures, runs, tables
+    from graphglow.lab import figures, paper_markdown, runs
     from graphglow.lab.config import read_settings
     from graphglow.lab.open_world import standings, suite
     from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
-    from graphglow.lab.rows import rows_in
+    from graphglow.lab.row_files import rows_in
 
     one_of("the experiment", experiment, (*EXPERIMENTS, "all", suite.EXPERIMENT))
     whole = experiment == suite.EXPERIMENT
@@ -80,12 +80,11 @@ def reproduce(
     if dry_run:
         if whole:
             root = data_folder(data_root)
-            jobs = suite.plan_suite(out, config, learners, root, targets, conditions, methods)
-            counts = {suite.EXPERIMENT: {"missing": sum(len(job.methods) for job in jobs)}}
+            plan = suite.plan_suite(out, config, learners, root, targets, conditions, methods)
         else:
             cells = select_cells(experiment, methods, targets)
-            plan = runs.make_plan(cells, config, tuned, rows_in(out, names))
-            counts = {name: dict(found) for name, found in plan.counts.items()}
+            plan = runs.plan_cells(cells, rows_in(out, names), config, tuned)
+        counts = {name: dict(found) for name, found in plan.counts.items()}
         if json:
             print_json(facts | {"dry_run": True, "counts": counts})
             return
@@ -108,24 +107,29 @@ def reproduce(
                 )
             else:
                 cells = select_cells(experiment, methods, targets)
-                outcome = runs.reproduce(
+                outcome = runs.run_cells(
                     cells, out, config, tuned, data_root=data_root, progress=bar
                 )
         facts |= outcome._asdict()
         for error, count in outcome.errors.items():
-            warn(f"{count} failed: {error}")
+            print_note(f"{count} failed: {error}")
         if not json:
             said = f"{outcome.made:,} rows made, {outcome.failed:,} failed, {outcome.left:,} left"
             print_text(f"{said}, in {outcome.seconds:.0f} s; rows: {out}\n")
     rows = rows_in(out, names)
     if pictures is not None:
         for name in names:
-            for path in figures.write_figures(name, rows, pictures.expanduser()):
-                warn(f"picture: {path}")
+            path = figures.write_figure(name, rows, pictures.expanduser())
+            if path is not None:
+                print_note(f"picture: {path}")
     if json:
         print_json(facts)
         return
     for name in names:
         title = f"## {name}\n\n" if len(names) > 1 else ""
-        made = standings.standings_table(rows) if whole else tables.tables_of(name, rows, tuned)
+        made = (
+            standings.standings_table(rows)
+            if whole
+            else paper_markdown.tables_of(name, rows, tuned)
+        )
         print_text(f"{title}{made}")

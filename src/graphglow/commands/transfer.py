@@ -11,11 +11,9 @@ from graphglow.commands.progress import epoch_bar, spinner
 from graphglow.errors import InputError
 from graphglow.settings import PaperConfig, TransferConfig
 
-CHOSEN_BY = "--learner"
 
-
-def settings_for(learner: str | None) -> type[TransferConfig | PaperConfig]:
-    """Return the settings of a transfer under a learner; of a file, by the kind that it holds."""
+def learner_settings(learner: str | None) -> type[TransferConfig | PaperConfig]:
+    """Return the settings of a transfer under a learner; a file's kind says which."""
     if learner is None or learner.lower() in ("universal", "untrained"):
         return TransferConfig
     if learner.lower() == "paper":
@@ -23,6 +21,9 @@ def settings_for(learner: str | None) -> type[TransferConfig | PaperConfig]:
     from graphglow.pretrained import is_paper
 
     return PaperConfig if is_paper(learner) else TransferConfig
+
+
+CHOSEN_BY = "--learner", learner_settings
 
 
 def transfer(
@@ -77,10 +78,16 @@ def transfer(
     write_each((out, result.save), (predictions, result.write_predictions))
     if checkpoint is not None:
         checkpoint.remove()
-    facts: dict[str, Any] = {**result.summary(), "learner": learner, "split": split, "out": out}
-    facts["target_was_source"] = data.name in (result.provenance.get("sources") or ())
-    if controls:
-        with spinner("training controls"):
-            facts["controls"] = result.controls()
-    facts |= {"metrics": result.metrics(), "predictions": predictions}
+    with spinner("training controls"):
+        beside = {"controls": result.controls()} if controls else {}
+    facts: dict[str, Any] = {
+        **result.summary(),
+        "learner": learner,
+        "split": split,
+        "out": out,
+        "target_was_source": data.name in (result.provenance.get("sources") or ()),
+        **beside,
+        "metrics": result.metrics(),
+        "predictions": predictions,
+    }
     print_facts("Transfer", facts, json=json)

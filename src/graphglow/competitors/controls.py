@@ -6,9 +6,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from graphglow.competitors.method import Method, Model
-from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
-from graphglow.gnn.backbone import glorots, vectors
+from graphglow.competitors.method import Competitor, Method
+from graphglow.gnn.backbone import glorot, glorots, vector, vectors
+from graphglow.gnn.propagation import Dropout, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
@@ -33,7 +33,7 @@ class LINKConfig(RunConfig):
     """L2 penalty on the weights."""
 
 
-class MLP(Model):
+class MLP(Competitor):
     """L dense layers on the features, relu between them. No edge is read."""
 
     def __init__(self, graph: Graph, config: MLPConfig) -> None:
@@ -49,11 +49,11 @@ class MLP(Model):
         return hidden  # [N, C]
 
 
-class LINK(Model):
-    """Zheleva and Getoor (WWW 2009): logits = A W_A + b.
+class LINK(Competitor):
+    """Zheleva and Getoor (WWW 2009): logits = A W_A + b, A without self-loops or edge weights.
 
-    A is the pattern of the graph without self-loops. The weights start at zero: the problem is
-    convex, and no seed matters without dropout.
+    Differs from the paper: Adam and early stopping instead of a solver, and entries of A may be
+    dropped. The weights start at zero: the problem is convex, and without dropout no seed matters.
     """
 
     def __init__(self, graph: Graph, config: LINKConfig) -> None:
@@ -77,12 +77,12 @@ class LINKWithFeatures(LINK):
         return super().forward(dropout) + drop_features(self.graph.x, dropout) @ self.weight_x
 
 
-class LINKX(Model):
+class LINKX(Competitor):
     """Large Scale Learning on Non-Homophilous Graphs (Lim et al., NeurIPS 2021).
 
     h_A = A W_A + b_A and h_X = X W_X + b_X; then MLP(relu([h_A, h_X] W + b + h_A + h_X)). A is the
-    pattern of the graph without self-loops. The branches are single layers, as in most of the
-    paper's settings.
+    pattern of the graph without self-loops. Differs from the paper: the branches are always single
+    layers, as in most of its settings.
     """
 
     def __init__(self, graph: Graph, config: MLPConfig) -> None:
@@ -105,23 +105,16 @@ class LINKX(Model):
         return hidden  # [N, C]
 
 
-def _control(summary: str, config: type[RunConfig], model: type[Model]) -> Method:
+def _control(summary: str, config: type[RunConfig], model: type[Competitor]) -> Method:
     return Method(family="control", summary=summary, config=config, build=model.build)
 
 
+LINK_PAPER = "logistic regression on adjacency rows (Zheleva and Getoor, WWW 2009)"
+LINK_FEATURES = "LINK with features: logistic regression on adjacency rows and features"
+LINKX_PAPER = "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)"
 CONTROLS: dict[str, Method] = {
     "mlp": _control("MLP on the features, no graph", MLPConfig, MLP),
-    "link": _control(
-        "LINK: logistic regression on adjacency rows (Zheleva and Getoor, WWW 2009)",
-        LINKConfig,
-        LINK,
-    ),
-    "link-features": _control(
-        "LINK with features: logistic regression on adjacency rows and features",
-        LINKConfig,
-        LINKWithFeatures,
-    ),
-    "linkx": _control(
-        "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)", MLPConfig, LINKX
-    ),
+    "link": _control(f"LINK: {LINK_PAPER}", LINKConfig, LINK),
+    "link-features": _control(LINK_FEATURES, LINKConfig, LINKWithFeatures),
+    "linkx": _control(LINKX_PAPER, MLPConfig, LINKX),
 }

@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from graphglow.competitors.method import Method, Model
-from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
+from graphglow.competitors.method import Competitor, Method
+from graphglow.gnn.backbone import glorot, vector
+from graphglow.gnn.propagation import Dropout, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import RunConfig
@@ -82,7 +83,7 @@ class BeliefEstimator(nn.Module):
         return v0 - self.operator @ (v1 - 2 * (self.operator @ v2)) - v2
 
 
-class CPGNN(Model):
+class CPGNN(Competitor):
     """Graph Neural Networks with Heterophily (Zhu et al., AAAI 2021).
 
     The estimator's beliefs B_p = softmax(R), centred, are B0 = B_p - 1/C. They pass along the
@@ -107,7 +108,7 @@ class CPGNN(Model):
     def __init__(self, graph: Graph, config: CPGNNConfig) -> None:
         super().__init__(graph, config)
         self.estimator = BeliefEstimator(graph, config, self.start)
-        self.compatibility = vector(graph.num_classes, graph.num_classes)
+        self.compatibility = nn.Parameter(torch.zeros(graph.num_classes, graph.num_classes))
         self.weighing = weighted_neighbours(graph, config.adjacency)
         self.pretrained = False
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphglow.checks import one_of, with_settings
 from graphglow.competitors import cpgnn, idgl, lds, vgcn
@@ -44,22 +43,10 @@ class FitResult(RunResult):
 
     method: str
     backbone: str | None
-    config: RunConfig
-    logits: Tensor
-    """[N, C], on the CPU."""
-    device: str
 
-    def _scores(self) -> Tensor:
-        return self.logits
-
-    def _about(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "backbone": self.backbone,
-            **delta_facts(getattr(self.config, "delta", LearnerConfig.delta)),
-            "device": self.device,
-            "seed": self.config.seed,
-        }
+    def _method_facts(self) -> dict[str, Any]:
+        delta = delta_facts(getattr(self.config, "delta", LearnerConfig.delta))
+        return {"method": self.method, "backbone": self.backbone, **delta}
 
 
 def method_named(name: str) -> Method:
@@ -100,12 +87,13 @@ def fit(
     device = resolve_device(config.device)
     graph = training_graph(data).to(device)
     reset_peak_memory(device)
-    advice = f"; {method.lighter} needs far less" if method.lighter else ""
     if method.memory is not None:
+        advice = f"; {method.lighter} needs far less" if method.lighter else ""
         check_fits(name, method.memory(graph, config), graph.name, device, advice)
-    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
     smaller = f"method {method.lighter}, a smaller graph" if method.lighter else "a smaller graph"
-    with out_of_memory_hint(f"{name} on {graph.num_nodes} nodes and {edges} edges", smaller):
+    with out_of_memory_hint(
+        f"{name} on {graph.num_nodes} nodes and {len(graph.low)} edges", smaller
+    ):
         task = method.build(graph, config)
         loop = Loop(task, config.epochs, config.patience)
         train_began = time.perf_counter()
@@ -125,5 +113,4 @@ def fit(
         train_seconds=train_seconds,
         seconds=time.perf_counter() - began,
         peak_memory_bytes=peak_memory_bytes(device),
-        device=device.type,
     )

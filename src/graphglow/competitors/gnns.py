@@ -1,4 +1,7 @@
-"""GNNs on the input graph, without a structure learner."""
+"""GNNs on the input graph, without a structure learner: the backbones by themselves.
+
+Where each differs from its paper stands in its docstring in :mod:`graphglow.gnn.backbones`.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,7 +26,7 @@ class GNNConfig(RunConfig):
         self.model()  # which checks the number of layers
 
     def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
-        """The same settings as the engine reads them."""
+        """The same settings as a backbone takes them."""
         settings = {name: value for name, value in asdict(self).items() if name != "hidden"}
         return PaperConfig(backbone=backbone, **settings)
 
@@ -56,8 +59,8 @@ class GCNIIConfig(GNNConfig):
     """alpha: share of the first layer in every other one."""
 
 
-def two_hops(graph: Graph, config: GNNConfig) -> int:
-    """Bytes of H2GCN's two-hop pattern at most: a node's pairs of neighbours, each counted once.
+def h2gcn_memory(graph: Graph, config: GNNConfig) -> int:
+    """Bytes of the two-hop pattern at most: a node's pairs of neighbours, each counted once.
 
     An entry takes an index and a value, and while it is made three more numbers.
     """
@@ -66,21 +69,13 @@ def two_hops(graph: Graph, config: GNNConfig) -> int:
 
 
 def _gnn(
-    backbone: BackboneName,
-    summary: str,
-    config: type[GNNConfig] = GNNConfig,
-    **capabilities: Any,
+    backbone: BackboneName, summary: str, config: type[GNNConfig] = GNNConfig, **more: Any
 ) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
         return GNNTask(graph, settings.hidden, settings.model(backbone))
 
     return Method(
-        family="gnn",
-        summary=summary,
-        config=config,
-        build=build,
-        backbone=backbone,
-        **capabilities,
+        family="gnn", summary=summary, config=config, build=build, backbone=backbone, **more
     )
 
 
@@ -90,6 +85,6 @@ PLAIN_GNNS: dict[str, Method] = {
     "gat": _gnn("gat", "GAT (Velickovic et al., ICLR 2018)", GATConfig),
     "appnp": _gnn("appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig),
     "gpr": _gnn("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig),
-    "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)", memory=two_hops, lighter="gcn"),
+    "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)", memory=h2gcn_memory, lighter="gcn"),
     "gcnii": _gnn("gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig),
 }

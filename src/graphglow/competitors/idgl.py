@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphglow.competitors.method import Method, Model
-from graphglow.gnn import Dropout, drop, drop_features, glorot
+from graphglow.competitors.method import Competitor, Method
+from graphglow.gnn.backbone import glorot
+from graphglow.gnn.propagation import Dropout, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.learner import unit_heads
@@ -107,7 +108,7 @@ def penalty(graph: Tensor, inverse: Tensor, distances: Tensor, config: IDGLConfi
     return total
 
 
-class IDGL(Model):
+class IDGL(Competitor):
     """Iterative Deep Graph Learning for Graph Neural Networks (Chen, Wu and Zaki, NeurIPS 2020).
 
     Two nodes are compared by ``s_ij = mean_p cos(w_p * v_i, w_p * v_j)``, and ``A_ij = s_ij`` where
@@ -134,7 +135,7 @@ class IDGL(Model):
         heads_x [m, D], heads_z [m, hidden]; A [N, N]; R [N, s], anchors [s], or [N] without
     """
 
-    capturable = False  # when to stop refining is asked on the host
+    capturable = False  # the host asks when to stop refining
     config: IDGLConfig
 
     def __init__(self, graph: Graph, config: IDGLConfig) -> None:
@@ -223,7 +224,7 @@ def squared_distances(x: Tensor) -> Tensor:
     return inner.mul_(-2).add_(norms).add_(norms[:, None]).clamp_min_(0)
 
 
-def memory(graph: Graph, config: IDGLConfig) -> int:
+def idgl_memory(graph: Graph, config: IDGLConfig) -> int:
     """Bytes at training's peak: A^(t) with its cut, a product per head, the heads' features."""
     n = graph.num_nodes
     columns = min(getattr(config, "num_anchors", n), n)
@@ -240,7 +241,7 @@ METHOD = Method(
     config=IDGLConfig,
     build=IDGL.build,
     backbone="gcn",
-    memory=memory,
+    memory=idgl_memory,
     lighter="idgl-anchor",
 )
 ANCHOR_METHOD = Method(
@@ -249,5 +250,5 @@ ANCHOR_METHOD = Method(
     config=IDGLAnchorConfig,
     build=IDGL.build,
     backbone="gcn",
-    memory=memory,
+    memory=idgl_memory,
 )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from graphglow.competitors.edge_probabilities import EdgeProbabilities
-from graphglow.competitors.method import Method, Model
+from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn import drop_features
+from graphglow.gnn.propagation import drop_features
 from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -67,9 +67,16 @@ class Recorded:
 
     @classmethod
     def features(cls, x: SparseMatrix | Tensor) -> "Recorded":
-        matrix = cls(x)
-        matrix.transpose = cls(_transposed(x), matrix)
-        return matrix
+        """A matrix that is not symmetric, with its transpose."""
+        recorded = cls(x)
+        if isinstance(x, SparseMatrix):
+            assert x.order is not None
+            values, shape = x.values.index_select(0, x.order), (x.shape[1], x.shape[0])
+            x = SparseMatrix(x.crow_t, x.col_t, values, x.crow, x.col, None, shape)
+            recorded.transpose = cls(x, recorded)
+        else:
+            recorded.transpose = cls(x.T, recorded)
+        return recorded
 
     def __matmul__(self, v: Tensor) -> Tensor:
         product: Tensor = _Product.apply(self, v)  # type: ignore[no-untyped-call]
@@ -89,15 +96,6 @@ class _Product(torch.autograd.Function):
         return None, ctx.transpose @ grads[0]
 
 
-def _transposed(x: SparseMatrix | Tensor) -> SparseMatrix | Tensor:
-    """[N, D] -> [D, N], only to multiply with."""
-    if isinstance(x, Tensor):
-        return x.T
-    assert x.order is not None
-    shape, values = (x.shape[1], x.shape[0]), x.values.index_select(0, x.order)
-    return SparseMatrix(x.crow_t, x.col_t, values, x.crow, x.col, None, shape)
-
-
 class Inputs(NamedTuple):
     """What one pass of the GCN reads beside its weights: graph, features, mask of hidden units."""
 
@@ -106,7 +104,7 @@ class Inputs(NamedTuple):
     mask: Tensor | None
 
 
-class GCN(NamedTuple):
+class FunctionalGCN(NamedTuple):
     """The two-layer GCN of Kipf and Welling, as a function of its weights in one vector [S]."""
 
     features: int
@@ -123,8 +121,7 @@ class GCN(NamedTuple):
         """Glorot's uniform weights, and biases of zero: [S], where the generator is."""
         d, h, c = self
         flat = torch.zeros(d * h + h + h * c + c, dtype=dtype, device=generator.device)
-        first, _, second, _ = self.unpack(flat)
-        for matrix in (first, second):
+        for matrix in self.unpack(flat)[::2]:
             bound = math.sqrt(6 / sum(matrix.shape))
             matrix.uniform_(-bound, bound, generator=generator)
         return flat
@@ -186,7 +183,7 @@ def gradient_factors(value: Tensor, graphs: Iterable[Recorded]) -> tuple[Tensor,
     return torch.cat(left, 1), torch.cat([v.detach() for _, v in products], 1)
 
 
-class LDS(Model):
+class LDS(Competitor):
     """Learning Discrete Structures for Graph Neural Networks (Franceschi et al., ICML 2019).
 
     min over theta of E_A~Ber(theta) F(w_theta, A), where w_theta trains a GCN on E_A~Ber(theta)
@@ -198,7 +195,7 @@ class LDS(Model):
     prediction is the mean over S graphs, the same random numbers every time; its logarithm stands
     for logits.
 
-    Where the code differs from the paper: the S graphs are drawn with one shifted set of numbers
+    Differs from the paper: the S graphs are drawn with one shifted set of numbers
     (:meth:`EdgeProbabilities.fixed_draws`); Adam's epsilon stands under the root, as its derivative
     must exist; F is judged on one further draw, without dropout; whether the GCN is to start anew
     is asked before a window of tau steps, so that none spans two starts; the weights of the best
@@ -211,17 +208,16 @@ class LDS(Model):
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
         self.learn, stop = validation_halves(graph, config.seed)
         super().__init__(replace(graph, val=stop), config)
-        dtype = graph.adj.values.dtype
-        self.gcn = GCN(graph.num_features, config.hidden, graph.num_classes)
+        self.dtype = graph.adj.values.dtype
+        self.gcn = FunctionalGCN(graph.num_features, config.hidden, graph.num_classes)
         self.state = self.fresh_state(self.start)
-        self.theta = EdgeProbabilities(torch.stack(graph.entries), graph.num_nodes, dtype)
+        self.theta = EdgeProbabilities(torch.stack(graph.entries), graph.num_nodes, self.dtype)
         self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=self.generator)
         self.rate = config.graph_learning_rate
         self.lowest, self.since = math.inf, 0  # of the loss, and the steps since then
 
     def fresh_state(self, generator: torch.Generator) -> Adam:
-        flat = self.gcn.first_weights(generator, self.graph.adj.values.dtype)
-        flat = flat.to(self.graph.y.device)
+        flat = self.gcn.first_weights(generator, self.dtype).to(self.graph.device)
         return Adam(flat, torch.zeros_like(flat), torch.zeros_like(flat))
 
     @property
@@ -239,9 +235,8 @@ class LDS(Model):
         inputs = [self.drawn_inputs() for _ in range(config.window)]
         state, losses = train(self.state, self.inner_loss, inputs, config.learning_rate)
         judged = Inputs(self.drawn_graph(), Recorded.features(self.graph.x), None)
-        outer = cross_entropy(
-            self.gcn.logits(state.weights, judged), self.learn, self.graph.y[self.learn]
-        )
+        logits = self.gcn.logits(state.weights, judged)
+        outer = cross_entropy(logits, self.learn, self.graph.y[self.learn])
         left, right = gradient_factors(outer, [one.graph for one in (*inputs, judged)])
         self.theta.descend(left * self.rate, right)
         self.rate *= config.graph_decay
@@ -252,7 +247,7 @@ class LDS(Model):
         for loss in values.tolist():
             self.since = 0 if loss < self.lowest else self.since + 1
             self.lowest = min(loss, self.lowest)
-        return values.mean(), self.one
+        return values.mean(), torch.ones_like(values[0])
 
     def inner_loss(self, flat: Tensor, inputs: Inputs) -> Tensor:
         """L: cross-entropy on the training nodes, and an L2 penalty on the first layer."""
@@ -264,7 +259,7 @@ class LDS(Model):
         return Recorded(self.theta.draw(self.generator))
 
     def drawn_inputs(self) -> Inputs:
-        """What one inner step draws."""
+        """Draw a graph, and what dropout keeps, for one inner step."""
         graph, mask = self.drawn_graph(), None
         if self.config.dropout > 0:
             shape = self.graph.num_nodes, self.config.hidden

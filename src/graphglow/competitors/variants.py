@@ -1,14 +1,14 @@
 """Variants of GraphGLOW: the same model under another structure learner, trained on the target.
 
-Each has the paper's two-layer GCN inside, or another ``backbone``. The refined graph is had from
+Each has the paper's two-layer GCN inside, or another ``backbone``. The refined graph comes from
 the same learner in Python::
 
     learner = StructureLearner(LearnerConfig(similarity="dot", weighted=False, num_heads=1))
     graphglow.transfer(data, learner).refined_graph()
 
-Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like GraphGLOW itself. A
+Differs from the paper: its GraphGLOW_at is pre-trained on source graphs, like GraphGLOW itself. A
 ``fit`` sees the target only, so here attention is trained there, as in GraphGLOW*; the paper's is
-``graphglow pretrain --learner.similarity attention``, then ``graphglow transfer``.
+``graphglow pretrain --kind paper --learner.similarity attention``, then ``graphglow transfer``.
 """
 
 from dataclasses import dataclass, field, fields
@@ -22,12 +22,6 @@ from graphglow.paper.algorithms import PaperTask
 from graphglow.settings import Delta, LearnerConfig, ModelConfig, ObjectiveConfig
 
 
-def shared_settings(config: ModelConfig) -> dict[str, Any]:
-    """Those that a variant's config and :class:`LearnerConfig` both name."""
-    names = {f.name for f in fields(config)} & {f.name for f in fields(LearnerConfig)}
-    return {name: getattr(config, name) for name in names}
-
-
 @dataclass(frozen=True, kw_only=True)
 class VariantConfig(ModelConfig):
     """GraphGLOW with a structure learner that has no weights."""
@@ -37,7 +31,12 @@ class VariantConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        LearnerConfig(**shared_settings(self))  # refuses bad ones
+        self.learner()  # which checks its settings
+
+    def learner(self, **more: Any) -> LearnerConfig:
+        """Settings of the structure learner: those that both configs name, and ``more``."""
+        names = {f.name for f in fields(self)} & {f.name for f in fields(LearnerConfig)}
+        return LearnerConfig(**{name: getattr(self, name) for name in names}, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,47 +73,35 @@ class TrainedConfig(WeightedConfig):
     """Step size of the structure learner's optimizer (Adam)."""
 
 
-WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
-
-
 def _variant(
-    summary: str,
-    config: type[VariantConfig] = VariantConfig,
-    **learner_settings: Any,
+    summary: str, config: type[VariantConfig] = VariantConfig, **learner_settings: Any
 ) -> Method:
-    """The learner is trained on the target where the config says how, else fixed."""
+    """A method whose learner is trained on the target where the config says how, else fixed."""
 
     def build(graph: Graph, run: Any) -> Task:
-        settings = LearnerConfig(**shared_settings(run), **learner_settings)
-        learner = StructureLearner(settings, seed=run.seed).to(graph.device)
+        learner = StructureLearner(run.learner(**learner_settings), seed=run.seed).to(graph.device)
         if isinstance(run, TrainedConfig):
             theta = adam(learner, run.learner_learning_rate)
             return PaperTask(graph, learner, run, theta=theta, objective=run.objective)
         return PaperTask(graph, learner.requires_grad_(False), run)
 
-    return Method(
-        family="graphglow",
-        summary=summary,
-        config=config,
-        build=build,
-        backbone="gcn",
-    )
+    return Method(family="graphglow", summary=summary, config=config, build=build, backbone="gcn")
 
 
+PLAIN: dict[str, Any] = {"weighted": False, "num_heads": 1}
 VARIANTS: dict[str, Method] = {
     "graphglow-dot": _variant(
         "GraphGLOW_dp: dot products of embeddings, no weights, only the GNN is trained",
         similarity="dot",
-        **WITHOUT_WEIGHTS,
+        **PLAIN,
     ),
     "graphglow-knn": _variant(
         "GraphGLOW_knn: the k most similar pivots by cosine, only the GNN is trained",
         KNNConfig,
-        **WITHOUT_WEIGHTS,
+        **PLAIN,
     ),
     "graphglow-cosine": _variant(
-        "GraphGLOW_cos: cosines of embeddings, no weights, only the GNN is trained",
-        **WITHOUT_WEIGHTS,
+        "GraphGLOW_cos: cosines of embeddings, no weights, only the GNN is trained", **PLAIN
     ),
     "graphglow-attention": _variant(
         "GraphGLOW_at, but trained on the target: attention instead of weighted cosines",
@@ -122,8 +109,7 @@ VARIANTS: dict[str, Method] = {
         similarity="attention",
     ),
     "graphglow-star": _variant(
-        "GraphGLOW*: the same architecture, its learner trained on the target",
-        TrainedConfig,
+        "GraphGLOW*: the same architecture, its learner trained on the target", TrainedConfig
     ),
     "random-theta": _variant(
         "control: GraphGLOW with a random structure learner, never trained", RandomConfig

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.checks import step_size
-from graphglow.competitors.method import Method, Model
+from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
+from graphglow.gnn.backbone import glorot, vector
+from graphglow.gnn.propagation import Dropout, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
@@ -51,7 +52,7 @@ class VGCNConfig(RunConfig):
             step_size(name, getattr(self, name))
 
 
-class VGCN(Model):
+class VGCN(Competitor):
     """Variational GCN (Elinas, Bonilla and Tiao, NeurIPS 2020, arXiv:1906.01852).
 
     Each pair i < j is an edge with probability rho_ij; the prior has rho_1 where the input graph
@@ -182,7 +183,7 @@ def _logit(probability: float) -> float:
     return math.log(probability) - math.log1p(-probability)
 
 
-def memory(graph: Graph, config: VGCNConfig) -> int:
+def vgcn_memory(graph: Graph, config: VGCNConfig) -> int:
     """Bytes at training's peak: float32 numbers per pair, kept and of each draw."""
     each = 14 + config.eval_samples / 4 + 7 * config.samples
     return int(2 * graph.num_nodes**2 * each)
@@ -194,6 +195,6 @@ METHOD = Method(
     config=VGCNConfig,
     build=VGCN.build,
     backbone="gcn",
-    memory=memory,
+    memory=vgcn_memory,
     lighter="idgl-anchor",
 )

@@ -38,7 +38,7 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.graph.graph import Graph, known_graph
 from graphglow.parallel import MapBlocks, map_blocks
-from graphglow.settings import EPISODES, EvidencePretrainConfig
+from graphglow.settings import EvidencePretrainConfig
 
 ABSENT = -1e4  # the log share of a class that an episode does not have
 
@@ -119,7 +119,7 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
     if learners is None:
         learners = {fold: _new_learner(config) for fold in (ALL_SOURCES, *sorted(set(folds)))}
     made = {fold: learner.to(device) for fold, learner in learners.items()}
-    counts = [getattr(config, name) for name in EPISODES]
+    counts = config.episode_counts(len(sources))
     ends = list(accumulate(counts))
     waited = 0.0
 

@@ -1,8 +1,7 @@
-"""What a backbone is: the graph-specific GNN h_w that runs on the mixed structure."""
+"""What a backbone is: the graph-specific GNN h_w, which runs on the mixed structure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -12,26 +11,10 @@ from torch import Tensor, nn
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import Model
+from graphglow.settings import BackboneConfig
 
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What a backbone is built from."""
-
-    config: Model
-    """Depth, encoder, and what some kinds have besides."""
-    num_features: int
-    num_classes: int
-    num_nodes: int
-    hidden: int
-    """d: width of the embeddings, equal to the structure learner's embedding size."""
-
-    @property
-    def layers(self) -> list[tuple[int, int]]:
-        """Widths before and behind each layer: features, hidden, .., hidden, classes."""
-        inner = [self.hidden] * (self.config.num_layers - 1)
-        return list(pairwise([self.num_features, *inner, self.num_classes]))
+Outputs = tuple[Tensor, Tensor]
+"""Embeddings for the next structure [N, hidden], and logits [N, C]."""
 
 
 class LastLayer(NamedTuple):
@@ -53,42 +36,49 @@ class LastLayer(NamedTuple):
 class Backbone(nn.Module, ABC):
     """A GNN in two parts: what a pass computes once, and what each refinement repeats.
 
-    To add one: subclass, implement the two methods, add the class to ``BACKBONES`` and its name to
-    ``settings.BackboneName``; the command line, the checks and the tests pick it up from there.
+    To add one: subclass, implement the three abstract methods, add the class to ``BACKBONES`` and
+    its name to ``settings.BackboneName``; the command line, the checks and the tests find it there.
     Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
 
     Args:
-        shape: Its settings and sizes.
+        config: Depth, encoder, and the settings of some kinds.
+        graph: The graph, whose sizes the weights have.
+        hidden: Width of the embeddings.
         generator: Draws the initial weights.
     """
 
     inductive: ClassVar[bool] = True
     """Whether a trained one can run on more nodes; False where it has a weight per node."""
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+    def __init__(
+        self, config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
+    ) -> None:
         super().__init__()
-        self.shape = shape
+        self.config = config
+        sizes = [graph.num_features, *[hidden] * (config.num_layers - 1), graph.num_classes]
+        self.widths = list(pairwise(sizes))
+        """Of each layer: before it and behind it."""
+        self.make_weights(graph, hidden, generator)
+
+    @abstractmethod
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        """Create the weights with their initial values."""
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         """Compute what does not depend on the latent structure, with z0 [N, hidden]."""
 
     @abstractmethod
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return embeddings z [N, hidden] for the next structure, and logits [N, C]."""
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
+        """Send messages over the mixed structure."""
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        """Take an evaluation pass apart, where its logits are a sum over nodes.
-
-        They are none where a nonlinearity stands behind the last propagation; then there is no
-        such method, and nothing can be explained.
-        """
+        """Take an evaluation pass apart, where its logits are a sum over nodes."""
         raise NotImplementedError
 
     @classmethod
     def explainable(cls) -> bool:
+        """Whether it has a :meth:`last_layer`: nothing nonlinear behind its last propagation."""
         return cls.last_layer is not Backbone.last_layer
 
 
@@ -102,9 +92,9 @@ def glorots(widths: Sequence[tuple[int, int]], generator: torch.Generator) -> nn
     return nn.ParameterList([glorot(a, b, generator) for a, b in widths])
 
 
-def vector(*size: int) -> nn.Parameter:
-    """A bias: zeros."""
-    return nn.Parameter(torch.zeros(*size))
+def vector(size: int) -> nn.Parameter:
+    """A bias, zero at first."""
+    return nn.Parameter(torch.zeros(size))
 
 
 def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:

@@ -1,4 +1,4 @@
-"""The backbones, but GAT: each is a class, an entry of ``BACKBONES`` and a name in the settings."""
+"""The backbones: each is a class, an entry of ``BACKBONES`` and a name in the settings."""
 
 import math
 from abc import abstractmethod
@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from graphglow.checks import one_of
 from graphglow.errors import InputError
-from graphglow.gnn.backbone import Backbone, LastLayer, Shape, glorot, glorots, vector, vectors
+from graphglow.gnn.backbone import (
+    Backbone,
+    LastLayer,
+    Outputs,
+    glorot,
+    glorots,
+    vector,
+    vectors,
+)
 from graphglow.gnn.gat import GAT
 from graphglow.gnn.propagation import (
     Dropout,
@@ -22,40 +30,34 @@ from graphglow.gnn.propagation import (
     encode,
 )
 from graphglow.graph import Graph
-from graphglow.settings import Model
+from graphglow.settings import BackboneConfig
 
 
 class GCN(Backbone):
     """Algorithm 1 with L layers: Z^(l+1) = relu(mix(Z^(l) W^(l)) + b^(l)), no relu at the end.
 
-    Differs from the paper's Algorithm 1 in two ways. There are biases, as in common GCNs. And the
-    embeddings for the next structure are Z^(L-1) before its relu, as Z^0 is: behind a relu, all
-    cosines under tied weights are >= 0, so that a cut at 0 cuts nothing, and nodes whose
-    attended units are all off have no similarity to anything.
+    Differs from Algorithm 1: there are biases, as in common GCNs, and the embeddings for the next
+    structure are Z^(L-1) before its relu, as Z^0 is. Behind a relu, all cosines under tied weights
+    are >= 0, so that a cut at 0 cuts nothing, and nodes whose attended units are all off have no
+    similarity to anything.
     """
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        self.weights = glorots(shape.layers, generator)
-        self.biases = vectors(shape.layers)
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        self.weights = glorots(self.widths, generator)
+        self.biases = vectors(self.widths)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        return encode(graph, self.weights[0], kind=self.shape.config.encoder, dropout=dropout)
+        return encode(graph, self.weights[0], kind=self.config.encoder, dropout=dropout)
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
-        weights, biases = list(self.weights), list(self.biases)
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
         xw, axw = encoded.cached
-        hidden = mix(xw, input_part=axw) + biases[0]  # [N, D]
-        for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
-            hidden = mix(drop(torch.relu(hidden), dropout) @ weight) + bias
-        logits = mix(drop(torch.relu(hidden), dropout) @ weights[-1]) + biases[-1]
-        return hidden, logits  # Z^(L-1) before its relu [N, D], Z^(L) [N, C]
+        z = hidden = mix(xw, input_part=axw) + self.biases[0]  # [N, D]
+        for weight, bias in zip(list(self.weights)[1:], list(self.biases)[1:], strict=True):
+            z, hidden = hidden, mix(drop(torch.relu(hidden), dropout) @ weight) + bias
+        return z, hidden  # Z^(L-1) before its relu [N, D], Z^(L) [N, C]
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        hidden, _ = self(encoded, mix, None)
-        messages = torch.relu(hidden) @ self.weights[-1]
+        messages = torch.relu(self(encoded, mix, None)[0]) @ self.weights[-1]
         return LastLayer(mix.adj, messages, torch.zeros_like(messages), self.biases[-1])
 
 
@@ -68,68 +70,53 @@ class SAGE(Backbone):
     mixed structure, all neighbours instead of a sample, and no scaling to unit length.
     """
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        self.self_weights = glorots(shape.layers, generator)
-        self.neighbour_weights = glorots(shape.layers, generator)
-        self.biases = vectors(shape.layers)
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        self.self_weights = glorots(self.widths, generator)
+        self.neighbour_weights = glorots(self.widths, generator)
+        self.biases = vectors(self.widths)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         mean, x = graph.neighbour_mean, drop_features(graph.x, dropout)
         own, other = x @ self.self_weights[0], x @ self.neighbour_weights[0]  # [N, D]
         spread = mean @ other
-        z0 = own + spread if self.shape.config.encoder == "gcn" else own
-        return Encoded(z0, (own, other, spread), (mean,))
+        z0 = own + spread if self.config.encoder == "gcn" else own
+        return Encoded(z0, (own, other, spread, mean))
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
-        own, other, spread = encoded.cached
-        mix = replace(mix, adj=encoded.operators[0])
-        hidden = before_relu = own + mix(other, input_part=spread) + self.biases[0]
-        layers = zip(
-            list(self.self_weights)[1:],
-            list(self.neighbour_weights)[1:],
-            list(self.biases)[1:],
-            strict=True,
-        )
-        for self_weight, neighbour_weight, bias in layers:
-            before_relu = hidden
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
+        own, other, spread, mean = encoded.cached
+        mix = replace(mix, adj=mean)
+        z = hidden = own + mix(other, input_part=spread) + self.biases[0]
+        layers = zip(self.self_weights, self.neighbour_weights, self.biases, strict=True)
+        for self_weight, neighbour_weight, bias in list(layers)[1:]:
             h = drop(torch.relu(hidden), dropout)
-            hidden = h @ self_weight + mix(h @ neighbour_weight) + bias
-        return before_relu, hidden  # h^(L-1) before its relu [N, D], h^L [N, C]
+            z, hidden = hidden, h @ self_weight + mix(h @ neighbour_weight) + bias
+        return z, hidden  # h^(L-1) before its relu [N, D], h^L [N, C]
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
         hidden = torch.relu(self(encoded, mix, None)[0])
-        (mean,) = encoded.operators
-        own = hidden @ self.self_weights[-1]
-        return LastLayer(mean, hidden @ self.neighbour_weights[-1], own, self.biases[-1])
+        own, messages = hidden @ self.self_weights[-1], hidden @ self.neighbour_weights[-1]
+        return LastLayer(encoded.cached[-1], messages, own, self.biases[-1])
 
 
 class PropagatedMLP(Backbone):
-    """What APPNP and GPR-GNN share: the MLP h0 = W^(L-1) relu(.. relu(X W^0 + b^0) ..) + b^(L-1).
+    """The common part of APPNP and GPR-GNN: an MLP whose logits h0 [N, C] are propagated.
 
-    Only logits are propagated, and those are C wide. The embeddings for the next structure are
+    h0 = W^(L-1) relu(.. relu(X W^0 + b^0) ..) + b^(L-1). The embeddings for the next structure are
     mix(X W^0) + b^0: the MLP's first layer, before its relu, after one step over the structure.
     """
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        self.weights = glorots(shape.layers, generator)
-        self.biases = vectors(shape.layers)
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        self.weights = glorots(self.widths, generator)
+        self.biases = vectors(self.widths)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        weights, biases = list(self.weights), list(self.biases)
-        encoded = encode(graph, weights[0], kind=self.shape.config.encoder, dropout=dropout)
-        xw, axw = encoded.cached
-        h0 = xw + biases[0]
-        for weight, bias in zip(weights[1:], biases[1:], strict=True):
+        encoded = encode(graph, self.weights[0], kind=self.config.encoder, dropout=dropout)
+        h0 = encoded.cached[0] + self.biases[0]
+        for weight, bias in zip(list(self.weights)[1:], list(self.biases)[1:], strict=True):
             h0 = drop(torch.relu(h0), dropout) @ weight + bias
-        return Encoded(encoded.z0, (xw, axw, h0))  # h0 [N, C]
+        return Encoded(encoded.z0, (*encoded.cached, h0))
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
         xw, axw, h0 = encoded.cached
         z = mix(xw, input_part=axw) + self.biases[0]  # [N, D]
         return z, self.propagate(h0, mix)
@@ -148,15 +135,15 @@ class APPNP(PropagatedMLP):
     """
 
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
-        return self._after(self.shape.config.steps, h0, mix)
+        return self._after(self.config.steps, h0, mix)
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        h0, alpha = encoded.cached[-1], self.shape.config.teleport
-        before = self._after(self.shape.config.steps - 1, h0, mix)
+        h0, alpha = encoded.cached[-1], self.config.teleport
+        before = self._after(self.config.steps - 1, h0, mix)
         return LastLayer(mix.adj, (1 - alpha) * before, alpha * h0, h0.new_zeros(h0.shape[1]))
 
     def _after(self, steps: int, h0: Tensor, mix: MixedPropagation) -> Tensor:
-        h, alpha = h0, self.shape.config.teleport
+        h, alpha = h0, self.config.teleport
         for _ in range(steps):
             h = (1 - alpha) * mix(h) + alpha * h0
         return h
@@ -170,9 +157,9 @@ class GPR(PropagatedMLP):
     run on the mixed structure, and the weight decay also holds for gamma.
     """
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        alpha, steps = self.shape.config.teleport, self.shape.config.steps
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        super().make_weights(graph, hidden, generator)
+        alpha, steps = self.config.teleport, self.config.steps
         gamma = [alpha * (1 - alpha) ** k for k in range(steps)] + [(1 - alpha) ** steps]
         self.gamma = nn.Parameter(torch.tensor(gamma))  # [K + 1]
 
@@ -183,17 +170,17 @@ class GPR(PropagatedMLP):
 
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
         h, total = h0, self.gamma[0] * h0
-        for step in range(1, self.shape.config.steps + 1):
+        for gamma in self.gamma[1:]:
             h = mix(h)
-            total = total + self.gamma[step] * h
+            total = total + gamma * h
         return total
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
         """All K steps end in a propagation, which is linear: mix(sum_k gamma_k h^(k-1))."""
         h0 = h = encoded.cached[-1]
         messages = torch.zeros_like(h0)
-        for step in range(1, self.shape.config.steps + 1):
-            messages = messages + self.gamma[step] * h
+        for gamma in self.gamma[1:]:
+            messages = messages + gamma * h
             h = mix(h)
         return LastLayer(mix.adj, messages, self.gamma[0] * h0, h0.new_zeros(h0.shape[1]))
 
@@ -214,27 +201,23 @@ class GCNII(Backbone):
     THETA = 0.5
     """How fast layers turn into the identity; the paper's value for Cora."""
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        width = shape.hidden
-        self.weight_in, self.bias_in = glorot(shape.num_features, width, generator), vector(width)
-        self.weights = glorots([(width, width)] * shape.config.num_layers, generator)
-        self.weight_out = glorot(width, shape.num_classes, generator)
-        self.bias_out = vector(shape.num_classes)
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        self.weight_in, self.bias_in = glorot(graph.num_features, hidden, generator), vector(hidden)
+        self.weights = glorots([(hidden, hidden)] * self.config.num_layers, generator)
+        self.weight_out = glorot(hidden, graph.num_classes, generator)
+        self.bias_out = vector(graph.num_classes)
 
     def beta(self, layer: int) -> float:
         """beta_l of layer l = 1 .. L."""
         return math.log(self.THETA / layer + 1)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        encoded = encode(graph, self.weight_in, kind=self.shape.config.encoder, dropout=dropout)
+        encoded = encode(graph, self.weight_in, kind=self.config.encoder, dropout=dropout)
         return Encoded(encoded.z0, (torch.relu(encoded.cached[0] + self.bias_in),))
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
         (first,) = encoded.cached  # H^0 [N, D]
-        hidden, before_relu, alpha = first, first, self.shape.config.teleport
+        hidden, before_relu, alpha = first, first, self.config.teleport
         for layer, weight in enumerate(self.weights, start=1):
             spread = (1 - alpha) * mix(drop(hidden, dropout)) + alpha * first
             before_relu = torch.lerp(spread, spread @ weight, self.beta(layer))
@@ -267,38 +250,31 @@ class H2GCN(Backbone):
         r^k [N, 2^k D], so that W_out has (2^(K+1) - 1) D rows
     """
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        self.weight = glorot(shape.num_features, shape.hidden, generator)
-        self.bias = vector(shape.hidden)
-        joined = (2 ** (shape.config.num_layers + 1) - 1) * shape.hidden
-        self.weight_out = glorot(joined, shape.num_classes, generator)
-        self.bias_out = vector(shape.num_classes)
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        self.weight, self.bias = glorot(graph.num_features, hidden, generator), vector(hidden)
+        joined = (2 ** (self.config.num_layers + 1) - 1) * hidden
+        self.weight_out = glorot(joined, graph.num_classes, generator)
+        self.bias_out = vector(graph.num_classes)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         one, two = graph.hops
-        encoded = encode(graph, self.weight, kind=self.shape.config.encoder, dropout=dropout)
+        encoded = encode(graph, self.weight, kind=self.config.encoder, dropout=dropout)
         xw = encoded.cached[0]
-        return Encoded(encoded.z0, (xw, one @ xw), (one, two))
+        return Encoded(encoded.z0, (xw, one @ xw, one, two))
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
-        xw, spread = encoded.cached
-        one, two = encoded.operators
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
+        xw, spread, one, two = encoded.cached
         near = replace(mix, adj=one)
-        far = MixedPropagation(
-            two, None if mix.latent is None else TwoSteps(mix.latent), mix.input_weight
-        )
+        far = replace(mix, adj=two, latent=None if mix.latent is None else TwoSteps(mix.latent))
         z = near(xw, input_part=spread) + self.bias  # [N, D]
         rounds = [torch.relu(xw + self.bias)]
-        for _ in range(self.shape.config.num_layers):
+        for _ in range(self.config.num_layers):
             rounds.append(torch.cat([near(rounds[-1]), far(rounds[-1])], dim=-1))
         joined = drop(torch.cat(rounds, dim=-1), dropout)
         return z, joined @ self.weight_out + self.bias_out
 
 
-class LINKX(Backbone):
+class MixedLINKX(Backbone):
     """Large Scale Learning on Non-Homophilous Graphs (Lim et al., NeurIPS 2021), and mixing.
 
     h_A = A W_A + b_A and h_X = X W_X + b_X, where row u of A says which nodes u is joined to,
@@ -311,25 +287,20 @@ class LINKX(Backbone):
     Differs from the paper: there are no messages in LINKX; here the learned structure enters by
     the second line, beside h^0, which keeps a node's own row. The branches are single layers. A is
     the pattern, without weights or self-loops, and its entries are dropped like features; LINKX
-    does not scale its rows. W_A has a row per node, so a trained model belongs to its graph.
-
-    Shapes:
-        weight_adj [N, D]
+    does not scale its rows. W_A [N, D] has a row per node, so a trained model belongs to its graph.
     """
 
     inductive = False
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        width = shape.hidden
-        mixed = [(width, width)] * (shape.config.num_layers - 1)
-        self.weight_adj = glorot(shape.num_nodes, width, generator)
-        self.weight_x = glorot(shape.num_features, width, generator)
-        self.bias_adj, self.bias_x = vector(width), vector(width)
-        self.weight_both = glorot(2 * width, width, generator)
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        mixed = [(hidden, hidden)] * (self.config.num_layers - 1)
+        self.weight_adj = glorot(graph.num_nodes, hidden, generator)
+        self.weight_x = glorot(graph.num_features, hidden, generator)
+        self.bias_adj, self.bias_x = vector(hidden), vector(hidden)
+        self.weight_both = glorot(2 * hidden, hidden, generator)
         self.weights, self.biases = glorots(mixed, generator), vectors(mixed)
-        self.weight_out = glorot(width, shape.num_classes, generator)
-        self.bias_out = vector(shape.num_classes)
+        self.weight_out = glorot(hidden, graph.num_classes, generator)
+        self.bias_out = vector(graph.num_classes)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         if self.weight_adj.shape[0] != graph.num_nodes:
@@ -341,11 +312,9 @@ class LINKX(Backbone):
         from_x = drop_features(graph.x, dropout) @ self.weight_x + self.bias_x
         both = torch.cat([from_adj, from_x], dim=-1)  # [N, 2 D]
         first = from_adj + from_x + both @ self.weight_both  # h^0
-        return Encoded(graph.adj @ first if self.shape.config.encoder == "gcn" else first, (first,))
+        return Encoded(graph.adj @ first if self.config.encoder == "gcn" else first, (first,))
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
         (first,) = encoded.cached
         hidden = first
         for weight, bias in zip(self.weights, self.biases, strict=True):
@@ -361,7 +330,7 @@ BACKBONES: dict[str, type[Backbone]] = {
     "gcnii": GCNII,
     "gpr": GPR,
     "h2gcn": H2GCN,
-    "linkx": LINKX,
+    "linkx": MixedLINKX,
     "sage": SAGE,
 }
 
@@ -377,13 +346,8 @@ def backbones_that(can: Callable[[type[Backbone]], bool]) -> str:
     return ", ".join(sorted(name for name, kind in BACKBONES.items() if can(kind)))
 
 
-def build_gnn(config: Model, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
+def build_gnn(
+    config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
+) -> Backbone:
     """A new GNN for a graph, ``hidden`` wide."""
-    shape = Shape(
-        config=config,
-        num_features=graph.num_features,
-        num_classes=graph.num_classes,
-        num_nodes=graph.num_nodes,
-        hidden=hidden,
-    )
-    return backbone_class(config.backbone)(shape, generator)
+    return backbone_class(config.backbone)(config, graph, hidden, generator)

@@ -8,18 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
-from graphglow.gnn.backbone import Backbone, LastLayer, Shape, glorots, vectors
+from graphglow.gnn.backbone import Backbone, LastLayer, Outputs, glorots, vectors
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 
 
 class Edges(NamedTuple):
-    """The entries of A + I: u = target hears of w = source.
-
-    Shapes:
-        target [E], source [E], pattern [N, N]
-    """
+    """The entries of A + I, each a message from source to target: [E], [E], [N, N]."""
 
     target: Tensor
     source: Tensor
@@ -45,51 +41,38 @@ class GAT(Backbone):
     SLOPE = 0.2
     """Of the leaky relu, as in the paper."""
 
-    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__(shape, generator)
-        heads = gcd(self.shape.config.attention_heads, shape.hidden)
-        self.heads = [heads] * (shape.config.num_layers - 1) + [1]
-        self.weights = glorots(shape.layers, generator)
-        self.biases = vectors(shape.layers)
-        widths = list(zip(self.heads, shape.layers, strict=True))
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        heads = gcd(self.config.attention_heads, hidden)
+        self.heads = [heads] * (self.config.num_layers - 1) + [1]
+        self.weights, self.biases = glorots(self.widths, generator), vectors(self.widths)
+        widths = [behind for _, behind in self.widths]
         self.sources, self.targets = (
-            nn.ParameterList([_attention_vectors(n, b, generator) for n, (_, b) in widths])
+            nn.ParameterList(map(_attention_vectors, self.heads, widths, [generator] * len(widths)))
             for _ in range(2)
         )
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        edges = Edges(*graph.entries, graph.looped)
         v = drop_features(graph.x, dropout) @ self.weights[0]  # [N, D]
-        target, source = graph.entries
-        spread = self.attend(0, v, Edges(target, source, graph.looped), dropout)
-        z0 = spread if self.shape.config.encoder == "gcn" else v
-        return Encoded(z0, (v, spread, target, source), (graph.looped,))
+        spread = self.attend(0, v, edges, dropout)
+        return Encoded(spread if self.config.encoder == "gcn" else v, (v, spread, edges))
 
-    def forward(
-        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
-        v, spread, target, source = encoded.cached
-        edges = Edges(target, source, *encoded.operators)
-        hidden = before_elu = mix(v, input_part=spread) + self.biases[0]
-        for layer in range(1, self.shape.config.num_layers):
-            before_elu = hidden
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
+        v, spread, edges = encoded.cached
+        z = hidden = mix(v, input_part=spread) + self.biases[0]
+        for layer in range(1, self.config.num_layers):
             v = drop(F.elu(hidden), dropout) @ self.weights[layer]
             spread = self.attend(layer, v, edges, dropout)
-            hidden = mix(v, input_part=spread) + self.biases[layer]
-        return before_elu, hidden  # h^(L-1) before its elu [N, D], h^L [N, C]
+            z, hidden = hidden, mix(v, input_part=spread) + self.biases[layer]
+        return z, hidden  # h^(L-1) before its elu [N, D], h^L [N, C]
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        """The attention counts as given: it too depends on what the nodes say."""
-        hidden, _ = self(encoded, mix, None)
-        messages = F.elu(hidden) @ self.weights[-1]
-        *_, target, source = encoded.cached
-        (pattern,) = encoded.operators
-        edges = Edges(target, source, pattern)
-        attention = self.attention(self.shape.config.num_layers - 1, messages, edges)[
-            :, 0
-        ]  # one head: [E]
-        return LastLayer(
-            pattern.with_values(attention), messages, torch.zeros_like(messages), self.biases[-1]
-        )
+        """The attention counts as given, although it too depends on the messages."""
+        messages = F.elu(self(encoded, mix, None)[0]) @ self.weights[-1]
+        edges = encoded.cached[-1]
+        attention = self.attention(self.config.num_layers - 1, messages, edges)[:, 0]  # one head
+        adj = edges.pattern.with_values(attention)
+        return LastLayer(adj, messages, torch.zeros_like(messages), self.biases[-1])
 
     def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:
         """MP_1 of one layer: [N, D] -> [N, D]."""
@@ -111,7 +94,7 @@ class GAT(Backbone):
 class _WeightedSum(torch.autograd.Function):
     """Sum of weighted sources at each target: a sparse product, differentiable in its values too.
 
-    No message is kept for the backward pass, and none is formed in the forward pass.
+    Messages along single edges are formed in the backward pass only, and never kept.
 
     Shapes:
         weight [H, E], v [H, N, F] -> [H, N, F]

@@ -1,10 +1,11 @@
-"""Algorithm 1's parts: first embeddings, messages over input graph and latent graph, dropout.
+"""The parts of Algorithm 1: the first embeddings, messages over two graphs, and dropout.
 
-Dropout has an explicit generator: training where a :class:`Dropout` is given, else evaluation.
+Dropout has an explicit generator: a forward pass that is given a :class:`Dropout` is one of
+training, any other one of evaluation.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ class Structure(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FixedStructure:
-    """A graph that is given, S [N, N], as the evidence learner infers one before any training."""
+    """A given graph S [N, N], such as the one that the evidence learner infers before training."""
 
     matrix: SparseMatrix
 
@@ -32,7 +33,7 @@ class FixedStructure:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Which share of entries training drops, and the generator that draws which."""
+    """The share of entries that training drops, and the generator that draws them."""
 
     rate: float
     generator: torch.Generator
@@ -55,35 +56,27 @@ def drop(x: Tensor, dropout: Dropout | None) -> Tensor:
 
 def drop_features(x: SparseMatrix | Tensor, dropout: Dropout | None) -> SparseMatrix | Tensor:
     """Drop entries of the features [N, D]; a sparse matrix stays sparse."""
-    if isinstance(x, SparseMatrix):
-        dropping = dropout is not None and dropout.rate > 0
-        return x.with_values(drop(x.values, dropout)) if dropping else x
-    return drop(x, dropout)
+    if dropout is None or dropout.rate == 0 or isinstance(x, Tensor):
+        return x if isinstance(x, SparseMatrix) else drop(x, dropout)
+    return x.with_values(drop(x.values, dropout))
 
 
 class Encoded(NamedTuple):
-    """What one forward pass computes once, whatever the number of refinements.
-
-    Beside z0, the tensors and the graph's operators that a backbone's own ``forward`` asks for:
-    it knows their number and order, nobody else reads them.
+    """What a forward pass computes once, whatever the number of refinements.
 
     Shapes:
-        z0 [N, D] embeddings for the first structure; cached: the backbone's own;
-        operators [N, N] each
+        z0 [N, D] embeddings for the first structure; cached: what the backbone's ``forward`` needs
+        besides
     """
 
     z0: Tensor
-    cached: tuple[Tensor, ...]
-    operators: tuple[SparseMatrix, ...] = ()
+    cached: tuple[Any, ...]
 
 
 def encode(graph: Graph, weight: Tensor, *, kind: Encoder, dropout: Dropout | None) -> Encoded:
-    """Z^0 = A_norm X W0 (``gcn``) or X W0 (``mlp``); W0 is the first layer's weight, no activation.
+    """Z^0 = A_norm X W0 (``gcn``) or X W0 (``mlp``), without activation; W0 [features, D].
 
-    Cached are X W0 and A_norm X W0.
-
-    Shapes:
-        weight [features, D] -> z0 and both cached [N, D]
+    Cached are X W0 and A_norm X W0, [N, D] each.
     """
     xw = drop_features(graph.x, dropout) @ weight
     axw = graph.adj @ xw
@@ -95,7 +88,7 @@ class MixedPropagation:
     """lambda * MP_1(v, A) + (1 - lambda) * MP_2(v, A_hat): Eq. 12 before weights and activation.
 
     Algorithm 1 multiplies by W after propagating; both propagations are linear, so backbones
-    here multiply first, where the result is narrower. ``input_weight`` is lambda.
+    multiply first, where the result is narrower. ``input_weight`` is lambda.
     """
 
     adj: SparseMatrix

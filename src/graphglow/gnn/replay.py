@@ -7,26 +7,24 @@ import torch
 
 
 class Replay:
-    """Do a step again and again; on a GPU, record it after a warm-up and then replay the record.
+    """Do a step again and again; on a GPU, record it after the first time and replay the record.
 
-    The step works in place on tensors that stay where they are, draws only from ``generators``
-    and never reads from the GPU. The warm-up is a real step: the numbers are the same with and
-    without recording. Where recording fails, steps go on without it, with a warning. The step is
-    given with each call and not kept: its owner holds this object, and a circle of the two would
-    keep a GPU's memory until Python looks for circles.
+    The step works in place on tensors that stay where they are, draws only from ``generators`` and
+    never waits for the GPU; the numbers are then the same with and without recording. Where
+    recording fails, steps go on without it, with a warning. The step is given with each call and
+    not kept, since its owner holds this object: a circle of references would keep a GPU's memory.
 
     Args:
         generators: All random generators that the step draws from.
-        device: Where it works.
-        enabled: False never records.
+        device: The device that it works on.
+        enabled: Whether to record.
     """
 
     def __init__(
         self, generators: Sequence[torch.Generator], device: torch.device, *, enabled: bool
     ) -> None:
         self.generators, self.device = generators, device
-        self.enabled = enabled and device.type == "cuda"
-        self.warm = False
+        self.enabled, self.warm = enabled and device.type == "cuda", False
         self.graph: torch.cuda.CUDAGraph | None = None
         if self.enabled:
             self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -37,7 +35,7 @@ class Replay:
             self._record(step)
         if self.graph is not None:
             self.graph.replay()
-        elif self.enabled:  # record where the warm-up ran: same workspaces
+        elif self.enabled:  # where it will be recorded: same workspaces
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(self.stream):
                 step()

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import Data, download_url, extract_zip
 from torch_geometric.utils import index_to_mask
 
-from graphglow.errors import InputError, nearest
+from graphglow.errors import InputError, did_you_mean
 from graphglow.graph.formats import read_npz
 from graphglow.graph.split import MASKS, mask_from
 from graphglow.graph.synthetic import synthetic_graph
@@ -212,7 +212,7 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
             f"{path!r} is no data set of PyG; other code is not run by its name. Give {PYG}NAME."
         )
     if name not in pyg.__all__:
-        raise InputError(f"PyG has no data set {name!r}{nearest(name, pyg.__all__)}.")
+        raise InputError(f"PyG has no data set {name!r}{did_you_mean(name, pyg.__all__)}.")
     build: Any = getattr(pyg, name)
     arguments = _arguments(given, path)
     if "root" in inspect.signature(build).parameters:

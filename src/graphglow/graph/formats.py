@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph.features import encode_columns, encode_labels
 from graphglow.graph.split import MASKS, SPLITS, mask_from
 from graphglow.graph.table_file import Columns, Roles, is_frame, one_sentence, open_table
@@ -149,7 +149,7 @@ def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
         edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
     """
     for name in set(map(str, fields)) - NAMES:  # a random split would be used in place of "tarin"
-        if near := nearest(name, NAMES - set(fields), 0.75):
+        if near := did_you_mean(name, NAMES - set(fields), 0.75):
             raise InputError(f"{what} has {name!r}{near}, which is not read. Rename it.")
     if "x" not in fields:
         raise InputError(f"{what} must hold x; got {', '.join(sorted(map(str, fields))[:10])}")

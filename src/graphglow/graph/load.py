@@ -14,7 +14,7 @@ from torch_geometric.data import Data, Dataset
 from torch_geometric.data.data import BaseData
 from torch_geometric.utils import homophily, subgraph, to_scipy_sparse_matrix
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph import formats
 from graphglow.graph.check import (
     carry_check,
@@ -255,7 +255,7 @@ def check_source(source: str) -> None:
     if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
         raise InputError(f"There is no graph file {source}. Check the path.")
     raise InputError(
-        f"There is no graph {source!r}{nearest(source, DATASETS)}. Give a known name "
+        f"There is no graph {source!r}{did_you_mean(source, DATASETS)}. Give a known name "
         f"({', '.join(sorted(DATASETS))}), or a path ({ACCEPTED})."
     )
 

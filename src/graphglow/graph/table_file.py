@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 MISSING = ["", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "None"]
@@ -53,15 +53,16 @@ class Roles(NamedTuple):
                 f"columns is {columns!r:.60}. Map roles to names, as "
                 '{"id": "person", "leave_out": ["phone"]}.'
             )
-        given = dict(columns or {})
+        given: dict[str, Any] = dict(columns or {})
         lists = [given.pop(role, ()) for role in ("leave_out", "category")]
         lists = [[names] if isinstance(names, str) else names for names in lists]
-        if given.keys() - NAMES.keys() or not all(isinstance(n, str) for n in given.values()):
-            raise InputError(
-                f"columns is {given}. Name one column for some of {', '.join(NAMES)}, or any "
-                "number for leave_out and category."
-            )
-        return cls({role: str(name) for role, name in given.items()}, *lists)
+        for role, name in given.items():
+            if role not in NAMES or not isinstance(name, str):
+                raise InputError(
+                    f"columns has {role!r}: {name!r}. Name one column for some of "
+                    f"{', '.join(NAMES)}, or any number for leave_out and category."
+                )
+        return cls(given, *lists)
 
 
 @contextmanager
@@ -250,7 +251,7 @@ def need_column(role: str, table: Table, chosen: Mapping[str, str]) -> str:
 
 def missing_column(what: str, table: Table, wanted: Sequence[str]) -> InputError:
     """An error that lists the columns, and the one whose name is most like those ``wanted``."""
-    near = next(filter(None, (nearest(name, table.columns, 0.65) for name in wanted)), "")
+    near = next(filter(None, (did_you_mean(name, table.columns, 0.65) for name in wanted)), "")
     listed = ", ".join(table.columns[:20]) + (", ..." if len(table.columns) > 20 else "")
     return InputError(f"{table.what} has no {what}; it has {listed or 'none'}{near}.")
 

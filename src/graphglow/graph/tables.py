@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, nearest, warn
+from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph.features import (
     encode_alike,
     encode_columns,
@@ -86,7 +86,7 @@ def _ends_as_nodes(edges: Table, chosen: Mapping[str, str], *, need_labels: bool
 def _find_optional(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
     """The column of that role; where there is none, but one of nearly its name, warn."""
     name = find_column(role, table, chosen)
-    if name is None and (near := nearest(role, table.columns, 0.8)):
+    if name is None and (near := did_you_mean(role, table.columns, 0.8)):
         warn(f"{table.what} has no {role} column{near}; call it {role} if it is meant so")
     return name
 

@@ -1,7 +1,6 @@
-"""The laboratory: the paper's experiments and the open-world suite.
+"""Experiments: the paper's tables and figures, and the open-world suite.
 
-The product never imports it, but for the commands ``reproduce`` and ``compare``, and
-:mod:`graphglow.compare`.
+The product never imports this package, but for ``compare``, ``demo`` and ``reproduce``.
 """
 
 from collections.abc import Callable

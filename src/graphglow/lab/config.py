@@ -19,10 +19,9 @@ from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.settings import Device
 
-SETTINGS = Path("results/settings.json")
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Settings by method and target."""
-Config = TypeVar("Config")
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class RunsConfig:
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one; on Ray, cuda asks for a GPU a run."""
     workers: int | None = None
-    """Runs at the same time; None: one per core, one on a GPU."""
+    """Runs at the same time, on a Ray of this machine (needs the extra ray); None: one by one."""
     ray: str | None = None
     """Make runs on Ray: local, or the address of a cluster. Needs the extra ray."""
     seconds: float | None = None
@@ -61,16 +60,11 @@ class RunsConfig:
 
 def read_settings(path: Path) -> Tuned:
     """Read a settings file."""
-    from graphglow.storage import existing_file  # torch comes with it
-
     try:
-        tuned = json.loads(existing_file(path, "the settings file").read_bytes())
-        whole = all(isinstance(given, dict) for each in tuned.values() for given in each.values())
-    except (ValueError, AttributeError, RecursionError) as error:
+        tuned: Tuned = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} is no settings file: it must be JSON ({error})") from error
-    if not whole:
-        raise InputError(f"{path} must hold settings by method and target")
-    return dict(tuned)
+    return tuned
 
 
 def key_of(target: str, sources: Sequence[str]) -> str:
@@ -78,7 +72,7 @@ def key_of(target: str, sources: Sequence[str]) -> str:
     return f"{target} < {'+'.join(sorted(sources))}" if sources else target
 
 
-def settings_of(
+def tuned_settings(
     tuned: Tuned, method: str, target: str, sources: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the settings of a method on a target, for these sources if known; else none."""
@@ -87,7 +81,7 @@ def settings_of(
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``first`` with what ``then`` says; settings in settings are merged too."""
+    """Return ``first`` changed by ``then``; settings inside settings are merged too."""
     out = dict(first)
     for name, value in then.items():
         both = isinstance(value, Mapping) and isinstance(out.get(name), Mapping)
@@ -95,14 +89,14 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def config_of(kind: type[Config], settings: Mapping[str, Any], **fixed: Any) -> Config:
+def config_of(kind: type[Settings], given: Mapping[str, Any], **fixed: Any) -> Settings:
     """Build a config from settings of the file; ``fixed`` ones go before them.
 
     Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.
     """
     assert is_dataclass(kind)
     known, kinds = [f.name for f in fields(kind) if f.init], get_type_hints(kind)
-    values = {**settings, **fixed}
+    values = {**given, **fixed}
     for name, value in values.items():
         if name not in known:
             raise InputError(

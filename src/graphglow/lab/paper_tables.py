@@ -6,7 +6,7 @@ Nothing runs here: :mod:`graphglow.lab.runs` turns a cell and a seed into a run.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphglow.checks import one_of
 from graphglow.errors import InputError
@@ -15,35 +15,18 @@ SOCIAL = ("cornell5", "johnshopkins55", "amherst41", "reed98")
 CITATION = ("cora", "citeseer", "pubmed")
 GRAPHS = SOCIAL + CITATION
 """In the order of the tables' columns."""
-GRAPH_NAMES = {
-    "cornell5": "Cornell5",
-    "johnshopkins55": "JohnsHopkins55",
-    "amherst41": "Amherst41",
-    "reed98": "Reed98",
-    "cora": "Cora",
-    "citeseer": "CiteSeer",
-    "pubmed": "PubMed",
-}
+PROPER_NAMES = ("Cornell5", "JohnsHopkins55", "Amherst41", "Reed98", "Cora", "CiteSeer", "PubMed")
+GRAPH_NAMES = dict(zip(GRAPHS, PROPER_NAMES, strict=True))
+Printed = dict[str, dict[str, tuple[float, float]]]
+"""By method and graph: mean and standard deviation, fractions in [0, 1]."""
 
 
-class Accuracy(NamedTuple):
-    """Mean and standard deviation, fractions in [0, 1]."""
-
-    mean: float
-    std: float
-
-
-Table = dict[str, dict[str, Accuracy]]
-"""By method and graph."""
-
-
-def _printed(text: str) -> Table:
-    """A line per method: its name, then mean and deviation in per cent for each of ``GRAPHS``."""
-    table: Table = {}
+def _printed(text: str) -> Printed:
+    """Read a line per method: its name, then mean and deviation in per cent for each graph."""
+    table: Printed = {}
     for name, *figures in map(str.split, text.strip().splitlines()):
         shares = [round(float(figure) / 100, 6) for figure in figures]
-        cells = map(Accuracy, shares[::2], shares[1::2])
-        table[name] = dict(zip(GRAPHS, cells, strict=True))
+        table[name] = dict(zip(GRAPHS, zip(shares[::2], shares[1::2], strict=True), strict=True))
     return table
 
 
@@ -71,13 +54,12 @@ TABLE_2 = BOTH_TABLES | _printed("""
     graphglow           72.0 1.0  71.8 0.7  69.8 1.3  67.3 1.2  83.2 0.4  73.8 0.9  79.6 0.7
 """)
 """Across domains: the sources are the graphs of the other kind."""
-EXPERIMENT_TABLES = {"table1": TABLE_1, "table2": TABLE_2}
 ENCODERS = _printed("""
     gcn                 70.5 1.0  71.8 0.7  68.1 1.3  67.3 1.2  83.2 0.4  73.8 0.9  79.6 0.7
     mlp                 69.5 1.0  72.1 0.9  68.3 1.5  65.9 1.4  82.5 0.5  73.3 0.7  79.6 0.7
 """)
 """The last table of the appendix, by encoder, in Table 2's setting."""
-HOMOPHILY = dict(zip(GRAPHS, (0.09, 0.10, 0.06, 0.04, 0.77, 0.63, 0.66), strict=True))
+PRINTED_HOMOPHILY = dict(zip(GRAPHS, (0.09, 0.10, 0.06, 0.04, 0.77, 0.63, 0.66), strict=True))
 """Of the input graphs (Appendix B), by the metric of Lim et al. (2021). Ours gives the same up to
 rounding, but 0.11 on JohnsHopkins55 and 0.02 on Reed98."""
 TIMES_FASTER = {"johnshopkins55": {"idgl": 6.0, "lds": 9.0, "vgcn": 40.0}}
@@ -85,7 +67,7 @@ TIMES_FASTER = {"johnshopkins55": {"idgl": 6.0, "lds": 9.0, "vgcn": 40.0}}
 LOST_WITHOUT_ITERATION = {"cornell5": 0.054, "amherst41": 0.088}
 """Accuracy that a single refinement loses (the text about the ablation)."""
 
-NAMES = {
+METHOD_NAMES = {
     "gcn": "GCN",
     "sage": "SAGE",
     "gat": "GAT",
@@ -124,19 +106,16 @@ in which the learned graph takes part, and those whose GNN was tuned too."""
 ON = {"graphglow": "graphglow-on", "random-theta": "random-on"}
 """Whose settings figures take: what they show is the learned graph at work."""
 TUNED_AS = {
-    "graphglow-dot": "random-on",
-    "graphglow-knn": "random-on",
-    "graphglow-cosine": "random-on",
+    **{f"graphglow-{name}": "random-on" for name in ("dot", "knn", "cosine", "star")},
     "graphglow-attention": "graphglow-on",
-    "graphglow-star": "random-on",
 }
 """Whose settings a variant takes: it is the same model, and only compares nodes differently."""
-PRETRAINED = ("graphglow", "graphglow-attention")
+TRANSFERRED = ("graphglow", "graphglow-attention")
 """Methods whose structure learner is trained on source graphs."""
-EVIDENCE = {"evidence": "", "evidence-universal": "universal", "evidence-untrained": "untrained"}
+BY_EVIDENCE = {"evidence": "", "evidence-universal": "universal", "evidence-untrained": "untrained"}
 """Transfers under an evidence learner with default settings, by the package's name of the learner;
 the first one's is pre-trained on the cell's sources and random graphs."""
-CONTROLS = ("random-theta", "mlp", "link", "link-features", "linkx")
+CONTROL_LINES = ("random-theta", "mlp", "link", "link-features", "linkx")
 EVIDENCE_PRETRAINING = {"first_episodes": 100, "vote_episodes": 70, "second_episodes": 100}
 """A third of the default, for one learner per set of sources."""
 
@@ -193,7 +172,7 @@ class Cell:
     """Epochs between two looks at the learned graph; 0 for none."""
     timed: bool = False
     """Whether its seconds are the point: then it runs alone, and warm."""
-    paper: Accuracy | None = None
+    paper: tuple[float, float] | None = None
 
     @property
     def line(self) -> str:
@@ -226,33 +205,28 @@ Sources = Callable[[str], tuple[str, ...]]
 
 
 def _cell(
-    experiment: str,
-    line: str,
-    method: str,
-    target: str,
-    sources: Sources = of_the_other_kind,
+    experiment: str, line: str, method: str, target: str, sources: Sources = of_the_other_kind,
     **facts: Any,
-) -> Cell:
-    usual = {"label": NAMES[method], "tuned_as": ON.get(method, "")}
-    learned = method in PRETRAINED or method == "evidence"
+) -> Cell:  # fmt: skip
+    learned = method in TRANSFERRED or method == "evidence"
     return Cell(
         experiment=experiment,
         key=f"{line}/{target}",
         method=method,
         target=target,
         sources=sources(target) if learned else (),
-        **usual | facts,
+        **{"label": METHOD_NAMES[method], "tuned_as": ON.get(method, "")} | facts,
     )
 
 
-def _table(name: str, table: Table, sources: Sources) -> Iterator[Cell]:
-    methods = (*sorted(table, key=list(NAMES).index), *CONTROLS)
-    lines = [(method, method, NAMES[method], TUNED_AS.get(method, "")) for method in methods]
+def _table(name: str, table: Printed, sources: Sources) -> Iterator[Cell]:
+    methods = (*sorted(table, key=list(METHOD_NAMES).index), *CONTROL_LINES)
+    lines = [(method, method, METHOD_NAMES[method], TUNED_AS.get(method, "")) for method in methods]
     lines += [(line, method, label, line) for line, (method, label) in OWN_LINES.items()]
     for (line, method, label, tuned), target in product(lines, GRAPHS):
         paper = table.get(line, {}).get(target)
         yield _cell(name, line, method, target, sources, label=label, tuned_as=tuned, paper=paper)
-    for method, target in product(EVIDENCE, GRAPHS):
+    for method, target in product(BY_EVIDENCE, GRAPHS):
         before = EVIDENCE_PRETRAINING if method == "evidence" else {}
         yield _cell(name, method, method, target, sources, pretraining=before)
 
@@ -278,14 +252,10 @@ def ablation() -> Iterator[Cell]:
     """GraphGLOW with a part left out, in Table 1's setting, and with a learner never trained."""
     for target in GRAPHS:
         for variant, (settings, pretraining) in ABLATIONS.items():
-            full = variant == "full"
-            facts: dict[str, Any] = {
-                "label": NAMES["graphglow"] if full else variant.replace("-", " "),
-                "paper": TABLE_1["graphglow"][target] if full else None,
-                "series": variant,
-                "settings": settings,
-                "pretraining": pretraining,
-            }
+            facts: dict[str, Any] = {"label": variant.replace("-", " ")}
+            if variant == "full":
+                facts = {"label": METHOD_NAMES["graphglow"], "paper": TABLE_1["graphglow"][target]}
+            facts |= {"series": variant, "settings": settings, "pretraining": pretraining}
             yield _cell("ablation", variant, "graphglow", target, others_of_its_kind, **facts)
         yield _cell("ablation", "random-theta", "random-theta", target, series="random-theta")
 
@@ -297,12 +267,12 @@ def edges() -> Iterator[Cell]:
     """
     every = product(DAMAGED_GRAPHS, DAMAGES, ("graphglow", "gcn", "random-theta"), RATIOS)
     for target, kind, method, ratio in every:
-        facts: dict[str, Any] = {"label": f"{NAMES[method]}, {DAMAGES[kind]}", "series": kind}
-        facts |= {"x": ratio, "damage": (kind, ratio) if ratio else None}
+        facts: dict[str, Any] = {"x": ratio, "damage": (kind, ratio) if ratio else None}
+        facts |= {"label": f"{METHOD_NAMES[method]}, {DAMAGES[kind]}", "series": kind}
         yield _cell("edges", f"{kind}/{ratio}/{method}", method, target, **facts)
 
 
-def homophily() -> Iterator[Cell]:
+def homophily_curves() -> Iterator[Cell]:
     """Homophily and neighbourhood variance of the learned graph in training. Table 2's sources."""
     for target in OBSERVED_GRAPHS:
         yield _cell("homophily", "graphglow", "graphglow", target, observe_every=OBSERVE_EVERY)
@@ -326,10 +296,9 @@ def encoder() -> Iterator[Cell]:
 
 
 EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {
-    make.__name__: make
-    for make in (table1, table2, time, ablation, edges, homophily, sensitivity, encoder)
-}
-"""By name; the first line of each docstring says what it is."""
+    "table1": table1, "table2": table2, "time": time, "ablation": ablation, "edges": edges,
+    "homophily": homophily_curves, "sensitivity": sensitivity, "encoder": encoder,
+}  # fmt: skip
 
 
 def select_cells(

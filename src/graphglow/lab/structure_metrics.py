@@ -2,7 +2,7 @@
 
 Everything is a function of label weights W [N, C]: W_uc is the weight of the edges from u to
 *other* nodes of class c. For a learned graph, given by two factors, W is one propagation of one-hot
-labels, less what comes back to the node itself: O(N P (D + C)), and never N x N.
+labels, less what comes back to the node itself: never N x N.
 
 "The learned graph" can mean the two-step graph of messages, from node to pivots to node (Eq. 11),
 or the one-step graph from nodes to pivots, which the learner infers (Eq. 9). The paper does not
@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from graphglow.gnn import Structure
 from graphglow.graph.graph import undirected_edges
 from graphglow.paper import BlendedStructure, PivotStructure
-from graphglow.paper.pivots import BLOCK_ELEMENTS, EPS, row_blocks
+from graphglow.paper.pivots import EPS
 
 
 class GraphFacts(NamedTuple):
@@ -41,7 +41,7 @@ def edge_label_weights(data: Data) -> Tensor:
     """Label weights over edges, both directions of each, no loops: [N, C] in float64."""
     given = data.get("edge_weight")
     low, high, weight = undirected_edges(data.edge_index, given, int(data.num_nodes))
-    labels = one_hot(data.y, torch.float64)
+    labels = one_hot(data.y)
     weights = torch.zeros_like(labels)
     for source, target in ((low.long(), high.long()), (high.long(), low.long())):
         message = labels[target] if weight is None else weight[:, None] * labels[target]
@@ -52,29 +52,30 @@ def edge_label_weights(data: Data) -> Tensor:
 @torch.no_grad()
 def latent_label_weights(latent: Structure, y: Tensor) -> Tensor:
     """Label weights over a learned graph as its messages weigh (Eq. 11): [N, C] in float64."""
-    q = _node_pivot(latent).q
-    labels = one_hot(y.to(q.device), q.dtype)
-    received = latent.propagate(labels).double()
-    return (received - _self_weight(latent)[:, None] * labels.double()).clamp_min(0)
+    if isinstance(latent, BlendedStructure):
+        parts = [latent_label_weights(one, y) for one in (latent.current, latent.first)]
+        return torch.lerp(parts[1], parts[0], latent.eta)
+    assert isinstance(latent, PivotStructure)
+    gamma, labels = latent.gamma().double(), one_hot(y.to(latent.q.device))  # [N, P], [N, C]
+    to_pivots = gamma / gamma.sum(1, keepdim=True).clamp_min(EPS)
+    to_nodes = gamma / gamma.sum(0).clamp_min(EPS)
+    itself = (to_pivots * to_nodes).sum(1, keepdim=True)
+    return (to_pivots @ (to_nodes.T @ labels) - itself * labels).clamp_min(0)
 
 
 @torch.no_grad()
 def pivot_label_weights(latent: Structure, pivots: Tensor, y: Tensor) -> Tensor:
     """Label weights of the pivots [P] alone, in the node-pivot graph (Eq. 9): [N, C]."""
-    graph = _node_pivot(latent)
-    pivots = pivots.to(graph.q.device)
-    labels = one_hot(y.to(graph.q.device), torch.float64)[pivots]
-    weights = []
-    for rows in _blocks(graph):
-        nodes = torch.arange(rows.start, rows.stop, device=pivots.device)
-        gamma = graph.gamma(rows).double()  # [rows, P]
-        weights.append(gamma.masked_fill(nodes[:, None] == pivots, 0) @ labels)
-    return torch.cat(weights)
+    graph = latent.current if isinstance(latent, BlendedStructure) else latent
+    assert isinstance(graph, PivotStructure)
+    gamma, pivots = graph.gamma().double(), pivots.to(graph.q.device)  # [N, P]
+    gamma[pivots, torch.arange(len(pivots), device=pivots.device)] = 0
+    return gamma @ one_hot(y.to(gamma.device))[pivots]
 
 
-def one_hot(y: Tensor, dtype: torch.dtype) -> Tensor:
-    """Turn labels into rows; that of an unlabelled node (-1) is zero: [N] -> [N, C]."""
-    return F.one_hot(y + 1)[:, 1:].to(dtype)
+def one_hot(y: Tensor) -> Tensor:
+    """Turn labels into rows in float64; that of an unlabelled node (-1) is zero: [N] -> [N, C]."""
+    return F.one_hot(y + 1)[:, 1:].double()
 
 
 def edge_homophily(weights: Tensor, y: Tensor) -> float:
@@ -83,7 +84,7 @@ def edge_homophily(weights: Tensor, y: Tensor) -> float:
     return float(weights[known, y[known]].sum() / weights[known].sum())
 
 
-def homophily(weights: Tensor, y: Tensor) -> float:
+def class_homophily(weights: Tensor, y: Tensor) -> float:
     """Homophily of Lim et al. (NeurIPS 2021), the paper's; 0 where labels and edges disagree.
 
     The mean over classes of how far the class's share of its own weights exceeds its share of the
@@ -94,7 +95,7 @@ def homophily(weights: Tensor, y: Tensor) -> float:
     A class without edges has h_c = 0. Classes without a node do not count.
     """
     known = y >= 0
-    labels = one_hot(y, weights.dtype)[known]  # [n, C]
+    labels = one_hot(y)[known]  # [n, C]
     size = labels.sum(0)  # [C]
     mixed = labels.T @ weights[known]  # [C, C]
     inside = mixed.diagonal() / mixed.sum(1).clamp_min(torch.finfo(weights.dtype).tiny)
@@ -111,7 +112,7 @@ def neighbourhood_variance(weights: Tensor, y: Tensor) -> float:
     """
     total = weights.sum(1)
     counted = (y >= 0) & (total > 0)
-    labels = one_hot(y, weights.dtype)[counted]  # [n, C]
+    labels = one_hot(y)[counted]  # [n, C]
     shares = weights[counted] / total[counted, None]  # [n, C]
     mean = labels.T @ shares / labels.sum(0).clamp_min(1)[:, None]  # [C, C], a row per class
     return float((shares - labels @ mean).square().sum(1).mean())
@@ -120,7 +121,7 @@ def neighbourhood_variance(weights: Tensor, y: Tensor) -> float:
 def structure_metrics(weights: Tensor, y: Tensor) -> dict[str, float]:
     """Return all three by the names that they have in rows."""
     return {
-        "homophily": homophily(weights, y),
+        "homophily": class_homophily(weights, y),
         "edge_homophily": edge_homophily(weights, y),
         "neighbourhood_variance": neighbourhood_variance(weights, y),
     }
@@ -128,33 +129,6 @@ def structure_metrics(weights: Tensor, y: Tensor) -> dict[str, float]:
 
 def observed_metrics(latent: Structure, pivots: Tensor, y: Tensor) -> dict[str, float]:
     """Return the metrics of a learned graph; those of its node-pivot graph begin with pivot_."""
-    found = structure_metrics(latent_label_weights(latent, y).cpu(), y)
+    metrics = structure_metrics(latent_label_weights(latent, y).cpu(), y)
     of_pivots = structure_metrics(pivot_label_weights(latent, pivots, y).cpu(), y)
-    return found | {f"pivot_{name}": value for name, value in of_pivots.items()}
-
-
-def _self_weight(latent: Structure) -> Tensor:
-    """Return what a node passes to itself by way of the pivots, the diagonal: [N]."""
-    if isinstance(latent, BlendedStructure):
-        eta = latent.eta
-        assert isinstance(eta, float)
-        return eta * _self_weight(latent.current) + (1 - eta) * _self_weight(latent.first)
-    graph = _node_pivot(latent)
-    blocks = _blocks(graph)
-    columns = torch.stack([graph.gamma(rows).double().sum(0) for rows in blocks]).sum(0)  # [P]
-    inverse, found = columns.clamp_min(EPS).reciprocal(), []
-    for rows in blocks:
-        gamma = graph.gamma(rows).double()  # [rows, P]
-        found.append(gamma.square() @ inverse / gamma.sum(1).clamp_min(EPS))
-    return torch.cat(found)
-
-
-def _blocks(graph: PivotStructure) -> list[slice]:
-    return list(row_blocks(len(graph.q), max(1, BLOCK_ELEMENTS // len(graph.k))))
-
-
-def _node_pivot(latent: Structure) -> PivotStructure:
-    """Return the factored graph itself, or the current one of a blend."""
-    graph = latent.current if isinstance(latent, BlendedStructure) else latent
-    assert isinstance(graph, PivotStructure)
-    return graph
+    return metrics | {f"pivot_{name}": value for name, value in of_pivots.items()}

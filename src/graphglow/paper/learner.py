@@ -12,16 +12,16 @@ from torch.nn import functional as F
 from graphglow.errors import InputError
 from graphglow.paper.pivots import Kernel, KNNStructure, PivotStructure
 from graphglow.settings import LearnerConfig
-from graphglow.storage import load_tensors, save_tensors
+from graphglow.storage import fill, load_tensors, save_tensors
 
 AFFINE_MARGIN = 1e-5
 """Added to 1 + s, so that rounding never makes a similarity of -1 a negative weight."""
 SHORTEST = 1e-15
 """A vector shorter than this counts as zero."""
-
+OWN_STREAM = 2**31
+"""Changes the seed of theta's generator: a GNN of the same seed draws its weights independently."""
 KIND = "learner"
 """What its files are called."""
-SHOWN = 3  # sources named where a learner is shown
 
 
 class StructureLearner(nn.Module):
@@ -51,10 +51,9 @@ class StructureLearner(nn.Module):
         self.provenance: dict[str, Any] = {"trained": False}
         if self.config.weighted:
             self.provenance["seed"] = seed
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed ^ OWN_STREAM)
         weights = {
-            name: nn.Parameter(_initial(shape, generator))
-            for name, shape in _weight_shapes(self.config).items()
+            n: _initial(shape, generator) for n, shape in _weight_shapes(self.config).items()
         }
         self.node_weight = weights.get("node_weight")  # w^1
         self.pivot_weight = weights.get("pivot_weight")  # w^2
@@ -106,10 +105,7 @@ class StructureLearner(nn.Module):
         return f"StructureLearner({kind}; {history_of(self.provenance)})"
 
     def save(self, path: str | Path) -> None:
-        """Write theta and its configuration as safetensors; an old file is replaced.
-
-        The file is whole at all times: of two processes that write it, the last one wins.
-        """
+        """Write theta and its configuration as safetensors; an old file is replaced as a whole."""
         meta = {"config": asdict(self.config), "provenance": self.provenance}
         save_tensors(path, KIND, dict(self.state_dict()), meta)
 
@@ -125,34 +121,27 @@ class StructureLearner(nn.Module):
     ) -> "StructureLearner":
         """Rebuild a learner from saved parts; ``origin`` names them in errors."""
         try:
-            config = LearnerConfig(**meta["config"])
-        except (KeyError, TypeError, InputError) as error:
+            learner = cls(LearnerConfig(**meta["config"]))
+        except (KeyError, TypeError, InputError, RuntimeError) as error:  # the last: too large
             raise InputError(
                 f"{origin} must hold a known learner configuration; {error}"
             ) from error
-        expected = _weight_shapes(config)
-        received = {name: tuple(t.shape) for name, t in tensors.items()}
-        if received != expected:
-            raise InputError(f"{origin} must hold weights of shape {expected}; got {received}")
-        if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
-            raise InputError(f"{origin} must hold finite weights; got NaN, infinity or integers")
-        learner = cls(config)
-        learner.load_state_dict(tensors)
+        fill(learner, tensors, origin)
         provenance = meta.get("provenance")
         learner.provenance = provenance if isinstance(provenance, dict) else {}
         return learner
 
 
 def history_of(provenance: dict[str, Any]) -> str:
-    """In a few words: on what a learner was trained, and when, as far as it is known."""
+    """Say on what a learner was trained, and when, as far as it is known."""
     if not provenance.get("trained"):
         return "untrained"
     sources = [str(name) for name in provenance.get("sources") or ()]
-    named = ", ".join(sources[:SHOWN]) + (", ..." if len(sources) > SHOWN else "")
-    nested = provenance.get("provenance")
-    known = provenance | (nested if isinstance(nested, dict) else {})
-    said = [f"trained on {len(sources)} graph{'s' * (len(sources) != 1)}{named and f': {named}'}"]
-    return ", ".join([*said, *([str(known["date"])[:10]] if "date" in known else [])])
+    named = ", ".join(sources[:3]) + (", ..." if len(sources) > 3 else "")
+    words = f"trained on {len(sources)} graph{'s' * (len(sources) != 1)}{named and f': {named}'}"
+    made = provenance.get("provenance")  # of a learner in the package: how its file was made
+    date = provenance.get("date") or (made.get("date") if isinstance(made, dict) else None)
+    return f"{words}, {str(date)[:10]}" if date else words
 
 
 def unit_heads(z: Tensor, weight: Tensor) -> Tensor:
@@ -183,14 +172,16 @@ def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
     shape: tuple[int, ...] = (config.num_heads, config.embedding_size)
     if config.similarity == "attention":
         shape = (*shape, max(1, config.embedding_size // config.num_heads))
-    names = ("node_weight",) if config.tied else ("node_weight", "pivot_weight")
-    return dict.fromkeys(names, shape)
+    return dict.fromkeys(
+        ("node_weight",) if config.tied else ("node_weight", "pivot_weight"), shape
+    )
 
 
-def _initial(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    if len(shape) == 3:
-        weight = torch.empty(shape)
-        for head in weight:
-            nn.init.xavier_uniform_(head, generator=generator)
-        return weight
-    return torch.randn(shape, generator=generator)
+def _initial(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
+    """Standard normal weights; Glorot's uniform ones for each head's projection."""
+    if len(shape) == 2:
+        return nn.Parameter(torch.randn(shape, generator=generator))
+    weight = torch.empty(shape)
+    for head in weight:
+        nn.init.xavier_uniform_(head, generator=generator)
+    return nn.Parameter(weight)

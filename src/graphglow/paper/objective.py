@@ -5,7 +5,6 @@ The paper writes its prior on the P x P matrix E = B^T B, which is never formed 
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -100,27 +99,6 @@ def prior_loss(
     return -(weight * torch.logit(alpha)).sum()
 
 
-def log_probability(b: Tensor, alpha: Tensor) -> Tensor:
-    """Log pi_theta of a drawn node-pivot graph (Eq. 16)."""
-    return torch.where(b > 0, alpha.log(), torch.log1p(-alpha)).sum()
-
-
 def entropy_loss(alpha: Tensor) -> Tensor:
     """L_e, the mean negative entropy of the edges (Eq. 18)."""
     return (alpha * alpha.log() + (1 - alpha) * torch.log1p(-alpha)).mean()
-
-
-def relaxed_bernoulli(alpha: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """A differentiable draw of each edge (binary Gumbel-Softmax), in (0, 1)."""
-    noise = torch.rand(alpha.shape, generator=generator, device=alpha.device, dtype=alpha.dtype)
-    logistic = torch.logit(noise.clamp(1e-6, 1 - 1e-6))
-    return torch.sigmoid((torch.logit(alpha) + logistic) / temperature)
-
-
-def reinforced(alpha: Tensor, draws: list[Tensor], loss_on: Callable[[Tensor], Tensor]) -> Tensor:
-    """Mean loss over drawn structures for w; score-function gradient for theta."""
-    losses = torch.stack([loss_on(b) for b in draws])
-    log_pi = torch.stack([log_probability(b, alpha) for b in draws])
-    advantage = (losses - losses.mean()).detach()
-    score = (advantage * log_pi).sum() / (len(draws) - 1)
-    return losses.mean() + score - score.detach()

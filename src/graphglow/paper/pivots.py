@@ -20,7 +20,7 @@ nodes, anew in the backward pass. Where nothing is cut (delta ``affine``) it is 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -72,7 +72,7 @@ def propagate_over(gamma: Tensor, v: Tensor) -> Tensor:
 
 
 def propagate_uncut(v: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """The same for Gamma = Q K^T, by associativity: O(N W F), whatever the number of pivots."""
+    """Propagate over Gamma = Q K^T by associativity: O(N W F), whatever the number of pivots."""
     column_sum = k @ q.sum(0)[:, None]  # [P, 1]
     to_pivots = k @ (q.T @ v) / column_sum.clamp_min(EPS)  # [P, F]
     row_sum = q @ k.sum(0)[:, None]  # [N, 1]
@@ -102,40 +102,30 @@ class PivotStructure:
         """Pass messages v [N, F]; a node with no pivot above the threshold receives zero."""
         if self.threshold is None and self.kernel == "identity":
             return propagate_uncut(v, self.q, self.k)
-        if len(self.q) * self._row_elements <= LARGEST_GAMMA:
+        row = len(self.k) * (1 if self.kernel == "identity" else self.heads)
+        if len(self.q) * row <= LARGEST_GAMMA:
             return propagate_over(self._gamma, v)
-        return self.propagate_in_blocks(v, max(1, BLOCK_ELEMENTS // self._row_elements))
+        return self.propagate_in_blocks(v, max(1, BLOCK_ELEMENTS // row))
 
     def propagate_in_blocks(self, v: Tensor, rows: int) -> Tensor:
         """Eq. 11 with a block [rows, P] of Gamma in memory, which the backward pass makes anew."""
-        blocks = list(row_blocks(len(v), rows))
 
         def to_pivots(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
             gamma = self._similarity(q, k)
             return gamma.T @ v, gamma.sum(0)
 
-        def to_nodes(q: Tensor, k: Tensor, to_pivots: Tensor) -> Tensor:
+        def to_nodes(q: Tensor, k: Tensor, at_pivots: Tensor) -> Tensor:
             gamma = self._similarity(q, k)
-            return gamma @ to_pivots / gamma.sum(1).clamp_min(EPS)[:, None]
+            return gamma @ at_pivots / gamma.sum(1).clamp_min(EPS)[:, None]
 
+        recomputed = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
         total, column_sum = v.new_zeros(len(self.k), v.shape[1]), v.new_zeros(len(self.k))
-        for b in blocks:
-            part, sums = checkpoint(
-                to_pivots, self.q[b], self.k, v[b], use_reentrant=False, preserve_rng_state=False
-            )
+        blocks = torch.split(self.q, rows)
+        for q, values in zip(blocks, torch.split(v, rows), strict=True):
+            part, sums = recomputed(to_pivots, q, self.k, values)
             total, column_sum = total + part, column_sum + sums
         at_pivots = total / column_sum.clamp_min(EPS)[:, None]  # [P, F]
-        out = [
-            checkpoint(
-                to_nodes,
-                self.q[b],
-                self.k,
-                at_pivots,
-                use_reentrant=False,
-                preserve_rng_state=False,
-            )
-            for b in blocks
-        ]
+        out = [recomputed(to_nodes, q, self.k, at_pivots) for q in blocks]
         return torch.cat(out)
 
     def gamma(self, rows: slice | None = None) -> Tensor:
@@ -146,10 +136,6 @@ class PivotStructure:
     def _gamma(self) -> Tensor:
         """Gamma, made once: all layers of a GNN pass messages over the same one."""
         return self.gamma()
-
-    @property
-    def _row_elements(self) -> int:
-        return len(self.k) * (1 if self.kernel == "identity" else self.heads)
 
     def _similarity(self, q: Tensor, k: Tensor) -> Tensor:
         return similarity(q, k, threshold=self.threshold, kernel=self.kernel, heads=self.heads)
@@ -171,16 +157,6 @@ class KNNStructure(PivotStructure):
         largest = whole.detach().topk(count, dim=1, sorted=False).indices
         kept = torch.zeros_like(whole, dtype=torch.bool).scatter(1, largest, True)
         return torch.where(kept, whole, 0.0)
-
-
-@dataclass(frozen=True)
-class SampledStructure:
-    """A drawn node-pivot graph B [N, P]."""
-
-    b: Tensor
-
-    def propagate(self, v: Tensor) -> Tensor:
-        return propagate_over(self.b, v)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from graphglow.checks import at_least
-from graphglow.errors import InputError, nearest
+from graphglow.errors import InputError, did_you_mean
 from graphglow.evidence.learner import KIND, EvidenceLearner
 from graphglow.paper import StructureLearner
 from graphglow.paper.learner import KIND as PAPER_KIND
@@ -92,6 +92,6 @@ def learner_file(name: str | Path, *, exists: bool = False) -> Path:
     if exists and str(name).lower() != UNTRAINED and not there:
         raise InputError(  # exists is False, too, for what no path can be
             f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
-            f"got {str(name)!r}{nearest(name, (*PRETRAINED, UNTRAINED))}"
+            f"got {str(name)!r}{did_you_mean(name, (*PRETRAINED, UNTRAINED))}"
         )
     return path

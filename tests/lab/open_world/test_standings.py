@@ -8,16 +8,17 @@ import pytest
 
 from graphglow.lab.open_world.methods import NAMES, NEED_FEATURES
 from graphglow.lab.open_world.standings import (
+    AXES,
     BEST,
-    LABELS,
-    Standings,
-    curves,
-    leads_of,
+    METHOD_LABELS,
+    curve,
+    standings,
     standings_table,
+    suite_scores,
 )
 from graphglow.lab.open_world.targets import CONDITIONS, NO_FEATURES
-from graphglow.lab.rows import rows_in
-from graphglow.lab.tables import NO_ROWS
+from graphglow.lab.paper_markdown import NO_ROWS
+from graphglow.lab.row_files import rows_in
 
 TARGETS = ("dblp", "wine", "reed98", "airports-brazil")
 AHEAD = {"predict": 0.08, "untrained": 0.05, "transfer": 0.06, "mlp": -0.05}
@@ -46,7 +47,7 @@ def rows():
 
 
 def by_method(rows):
-    return {line.Index: line for line in leads_of(Standings(rows)).itertuples()}
+    return {line.Index: line for line in standings(suite_scores(rows)).itertuples()}
 
 
 def test_leads_are_paired_and_count_each_target_once(rows):
@@ -75,21 +76,20 @@ def test_the_best_of_others_is_by_validation_and_ties_are_averaged():
     made = [row("a", "as it is", "predict", 0, 0.9)]
     for method, val, test in (("gcn", 0.8, 0.5), ("mlp", 0.8, 0.7), ("gpr", 0.7, 0.9)):
         made.append(row("a", "as it is", method, 0, test, val_accuracy=val))
-    assert Standings(made).scores[BEST].tolist() == [pytest.approx(0.6)]
+    assert suite_scores(made)[BEST].tolist() == [pytest.approx(0.6)]
 
 
 def test_the_last_row_of_a_run_counts_and_failures_are_left_out():
     made = [row("a", "as it is", "predict", 0, 0.1), row("a", "as it is", "predict", 0, 0.9)]
     failed = row("a", "as it is", "gcn", 0, 0, error="no luck")
     del failed["test_accuracy"]
-    found = Standings([*made, failed])
-    assert found.runs == 1
-    assert found.methods == ["predict"]
+    found = suite_scores([*made, failed])
+    assert (list(found), found["predict"].tolist()) == (["predict"], [0.9])
 
 
 def test_means_are_over_cells_that_all_methods_have(rows):
     lacking = [r for r in rows if (r["target"], r["method"]) != ("wine", "gcn")]
-    whole, fewer = (leads_of(Standings(some)).loc["mlp"] for some in (rows, lacking))
+    whole, fewer = (standings(suite_scores(some)).loc["mlp"] for some in (rows, lacking))
     mine = [r for r in rows if (r["method"], r["series"]) == ("mlp", "as it is")]
     kept = [r["test_accuracy"] for r in mine if r["target"] != "wine"]
     assert fewer["as it is"] == pytest.approx(statistics.mean(kept))
@@ -105,17 +105,18 @@ def test_the_table_names_ours_in_bold(rows):
 
 
 def test_a_sweep_is_of_targets_that_have_every_point(rows):
-    found = curves(Standings(rows))
-    assert {*found} == {"false edges", "lost edges", "labels per class"}
-    assert found["false edges"].index.unique("x").tolist() == [0.0, 0.5, 1.0, 2.0]
-    assert {*found["false edges"].index.unique("target")} == {*TARGETS}
+    found = curve(suite_scores(rows), "false edges")
+    assert found.index.unique("x").tolist() == [0.0, 0.5, 1.0, 2.0]
+    assert {*found.index.unique("target")} == {*TARGETS}
     lacking = [r for r in rows if (r["target"], r["series"]) != ("wine", "false edges 2x")]
-    kept = curves(Standings(lacking))["false edges"].index.unique("target")
+    kept = curve(suite_scores(lacking), "false edges").index.unique("target")
     assert {*kept} == {*TARGETS} - {"wine"}
 
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="needs the repository")
-def test_our_rows_have_names():
-    found = Standings(rows_in(RESULTS / "open_world.jsonl", ["open-world"]))
-    assert found.runs > 7000
-    assert {*found.scores} == {*found.methods} <= {*LABELS}
+def test_our_rows_have_names_and_curves():
+    rows = rows_in(RESULTS / "open_world.jsonl", ["open-world"])
+    assert len(rows) > 7000
+    scores = suite_scores(rows)
+    assert {row["method"] for row in rows} | {BEST} == {*scores} <= {*METHOD_LABELS}
+    assert all(len(curve(scores, axis)) for axis in AXES)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS as COMPETITORS
@@ -24,11 +23,12 @@ from graphglow.gnn import FixedStructure
 from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.metrics import metrics_of
+from graphglow.linalg.neighbours import knn_edges
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
+from graphglow.result import refined_by
+from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
-from graphglow.transfer_results import refined_by
 
 NAMES = {
     "gcn": "GCN",
@@ -51,34 +51,32 @@ BAGS = {"bag-gcn": "gcn", "bag-gpr": "gpr"}
 POOL = ("predict", "untrained", *BAGS)
 """What has training and validation labels at work; scores of labelled nodes are leave-one-out or
 out-of-fold. The others split the labels."""
-OTHERS = ("gcn", "mlp", "linkx", "gpr", "h2gcn", "knn", "jaccard", "paper")
+RIVALS = ("gcn", "mlp", "linkx", "gpr", "h2gcn", "knn", "jaccard", "paper")
 """What splits the labels and has nothing of the evidence learner."""
 NEED_LEARNER = ("predict", "untrained", "transfer")
 NEED_FEATURES = ("knn", "jaccard")
 EPOCHS, PATIENCE, HIDDEN = 200, 40, 64
 """Of every GNN, ours and others'."""
-PAPER_LEARNER = {"num_pivots": 200, "refinements": 2}
-"""What the package's learner of the paper's kind was pre-trained with."""
-SETTINGS: Mapping[str, Mapping[str, Any]] = {
+METHOD_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "gcn": {"learning_rate": 0.05, "weight_decay": 5e-4, "dropout": 0.5},
     "mlp": {"learning_rate": 0.05, "weight_decay": 5e-3, "dropout": 0.5},
     "linkx": {"learning_rate": 0.05, "weight_decay": 5e-3, "dropout": 0.5},
     "gpr": {"learning_rate": 0.05, "weight_decay": 5e-4, "dropout": 0.5},
     "h2gcn": {"learning_rate": 0.01, "weight_decay": 5e-5, "dropout": 0.5},
-    "paper": {"learning_rate": 0.05, "weight_decay": 5e-4, "input_weight": 0.9} | PAPER_LEARNER,
-}
+    "paper": {
+        "learning_rate": 0.05, "weight_decay": 5e-4, "input_weight": 0.9, "num_pivots": 200,
+        "refinements": 2,
+    },
+}  # fmt: skip
 """The rest are defaults; ``knn`` and ``jaccard`` are GCNs and have a GCN's."""
-INPUT_WEIGHTS = (0.0, 0.5, 1.0)
+KNN_WEIGHTS = (0.0, 0.5, 1.0)
 """lambda of ``knn``, by validation: the kNN graph alone, both, the input graph alone."""
-NEIGHBOURS = 10
-BLOCK = 20_000
-"""Edges at a time."""
 LEAST_SIMILAR = 0.01
 """Edges between nodes less similar are dropped by ``jaccard``, as its authors do."""
 WIDEST = 6000
 """Up to so many nodes, a node without features gets a column of its own."""
-FOLDS = 5
-"""Members of a bag."""
+MEMBERS = 5
+"""GNNs in a bag."""
 
 
 class Entry(NamedTuple):
@@ -94,7 +92,7 @@ class Entry(NamedTuple):
 def settings_of(method: str) -> dict[str, Any]:
     """Return the settings of a competitor."""
     base = "gcn" if method in NEED_FEATURES else BAGS.get(method, method)
-    return {"epochs": EPOCHS, "patience": PATIENCE} | dict(SETTINGS.get(base, {}))
+    return {"epochs": EPOCHS, "patience": PATIENCE} | dict(METHOD_SETTINGS.get(base, {}))
 
 
 def judged_nodes(method: str, data: Data) -> Tensor:
@@ -126,17 +124,10 @@ def run_method(
     device: Device = "auto",
     learner: LearnerName = UNIVERSAL,
 ) -> Entry:
-    """Run a method on a graph with features, training and validation nodes.
+    """Run one of :data:`NAMES` on a graph with features, training and validation nodes.
 
     Where features say nothing, GNNs, ours too, read columns that tell nodes apart, which is the
     most that they can be given.
-
-    Args:
-        method: A name in :data:`NAMES`.
-        data: The graph.
-        seed: Of weights.
-        device: Where to compute.
-        learner: The evidence learner.
     """
     began = time.perf_counter()
     if method in ("predict", "untrained"):
@@ -163,13 +154,14 @@ def measured(method: str, scores: Tensor, data: Data) -> dict[str, float]:
     if len(truth) == 0 or int(truth.max()) >= classes:
         return found
     p = scores[test] if method in POOL else scores[test].softmax(1)
-    if classes == 2 and len(truth.unique()) == 2:
-        found["auroc"] = metrics_of(truth, p, [])["auc"]
+    quality = scores_of(truth, p)
+    if classes == 2 and quality.auroc is not None:
+        found["auroc"] = quality.auroc
     if method == "predict":
         true_class = p[torch.arange(len(truth)), truth]
         found |= {
             "log_loss": float(-true_class.double().clamp_min(1e-6).log().mean()),
-            "calibration_error": metrics_of(truth, p, [])["calibration_error"],
+            "calibration_error": quality.calibration_error,
             "labels": float(judged_nodes(method, data).sum()),
             "classes": float(classes),
             "test_nodes": float(len(truth)),
@@ -212,8 +204,8 @@ def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
     The mean over members; a labelled node is answered by the member that did not train on it.
     """
     pool = judged_nodes("bag-gcn", data)
-    members, folds = [], min(FOLDS, int(pool.sum()))
-    parts = [fold_of(data.y, pool, number, folds, seed) for number in range(folds)]
+    members, folds = [], min(MEMBERS, int(pool.sum()))
+    parts = [part_of(data.y, pool, number, folds, seed) for number in range(folds)]
     for part in parts:
         one = data.clone()
         one.train_mask, one.val_mask = pool & ~part, part
@@ -224,13 +216,13 @@ def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
     return probabilities
 
 
-def fold_of(y: Tensor, among: Tensor, fold: int, folds: int, seed: int) -> Tensor:
+def part_of(y: Tensor, among: Tensor, number: int, parts: int, seed: int) -> Tensor:
     """Return one of several parts of the nodes in a mask, alike in classes: [N] of bool."""
     nodes = among.nonzero()[:, 0]
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     order = order[y[order].argsort(stable=True)]
     part = torch.zeros_like(among)
-    part[order[fold::folds]] = True
+    part[order[number::parts]] = True
     return part
 
 
@@ -244,7 +236,7 @@ def _trained(method: str, data: Data, seed: int, device: Device, learner: Learne
     if method == "knn":
         return _over_knn(data, given)
     if method == "jaccard":
-        data, method = without_unlike_edges(data, resolve_device(device)), "gcn"
+        data, method = without_unlike_edges(data), "gcn"
     kind = BAGS.get(method, method)
     config = COMPETITORS[kind].config(hidden=HIDDEN, **given)  # type: ignore[call-arg]
     return bag(kind, data, config, seed) if method in BAGS else fit(kind, data, config).logits
@@ -252,47 +244,35 @@ def _trained(method: str, data: Data, seed: int, device: Device, learner: Learne
 
 def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
     """Return the scores of a GCN over ``lambda A + (1 - lambda) kNN``, lambda by validation."""
-    device = resolve_device(given["device"])
-    graph = training_graph(check_graph(data)).to(device)
-    near = normalised_adjacency(_nearest(data.x.to(device)), None, graph.num_nodes)
+    graph = training_graph(check_graph(data)).to(resolve_device(given["device"]))
+    near = knn_edges(data.x).to(graph.device)
+    knn = FixedStructure(normalised_adjacency(near, None, graph.num_nodes))
     scores = []
-    for weight in INPUT_WEIGHTS:
+    for weight in KNN_WEIGHTS:
         config = ModelConfig(**given, input_weight=weight)
-        task = GNNTask(graph, HIDDEN, config, given=FixedStructure(near))
+        task = GNNTask(graph, HIDDEN, config, given=knn)
         Loop(task, config.epochs, PATIENCE).run()
         scores.append((float(task.validate()[1]), task.logits().cpu()))
     return max(scores, key=lambda one: one[0])[1]
 
 
-def _nearest(x: Tensor) -> Tensor:
-    """Return each node and its nearest others by cosine: [N, D] -> [2, N k]."""
-    rows = F.normalize(x, dim=1)
-    nodes, k = len(rows), min(NEIGHBOURS + 1, len(rows))
-    found = [(block @ rows.T).topk(k, 1).indices for block in torch.split(rows, 2048)]
-    target = torch.cat(found).flatten()
-    source = torch.arange(nodes, device=x.device).repeat_interleave(k)
-    return torch.stack([source, target])[:, source != target]
-
-
-def without_unlike_edges(data: Data, device: torch.device | str = "cpu") -> Data:
+def without_unlike_edges(data: Data) -> Data:
     """Drop edges between nodes with too little in common (Wu et al., IJCAI 2019).
 
     Jaccard similarity where all features are 0 or 1, else cosine, as the usual code has it.
     """
-    x, (u, v) = data.x.to(device), data.edge_index.to(device)
+    x, (u, v) = data.x, data.edge_index
     binary = bool(((x == 0) | (x == 1)).all())
     length = x.square().sum(1)
-    blocks = zip(torch.split(u, BLOCK), torch.split(v, BLOCK), strict=True)
+    blocks = zip(u.split(20_000), v.split(20_000), strict=True)
     common = torch.cat([(x[a] * x[b]).sum(1) for a, b in blocks])
     whole = length[u] + length[v] - common if binary else (length[u] * length[v]).sqrt()
-    kept = (common / whole.clamp_min(1e-12) >= LEAST_SIMILAR).cpu()
+    kept = common / whole.clamp_min(1e-12) >= LEAST_SIMILAR
+    if bool(kept.any()):
+        return data.edge_subgraph(kept)
     out = data.clone()
-    out.edge_index = data.edge_index[:, kept]
-    if data.get("edge_weight") is not None:
-        out.edge_weight = data.edge_weight[kept]
-    if not bool(kept.any()):  # a loop says that no edge is meant
-        out.edge_index = torch.zeros(2, 1, dtype=torch.int64)
-        out.pop("edge_weight", None)
+    out.edge_index = torch.zeros(2, 1, dtype=torch.int64)  # a loop says that no edge is meant
+    out.pop("edge_weight", None)
     return out
 
 

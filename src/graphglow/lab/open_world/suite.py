@@ -1,4 +1,4 @@
-"""Run what is missing of the suite: targets under conditions, by methods, over seeds.
+"""The runs of the suite: targets under conditions, by methods, over seeds.
 
 A run is known by target, condition, method and seed, and by the settings or the learner that it is
 made with. Runs are ordered so that a suite that is stopped shows a whole picture: all targets under
@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from graphglow.checks import one_of
 from graphglow.errors import InputError
 from graphglow.graph.load import data_folder
@@ -21,7 +19,7 @@ from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig
 from graphglow.lab.open_world.methods import (
     BAGS,
-    FOLDS,
+    MEMBERS,
     NAMES,
     NEED_FEATURES,
     NEED_LEARNER,
@@ -32,33 +30,32 @@ from graphglow.lab.open_world.methods import (
     settings_of,
 )
 from graphglow.lab.open_world.targets import CONDITIONS, Target, attacked_files, draw, find_targets
-from graphglow.lab.rows import Row, digest, provenance, rows_in
-from graphglow.lab.runs import Outcome, make_rows, sentence
+from graphglow.lab.row_files import Row, digest, rows_in
+from graphglow.lab.runs import Outcome, Plan, make_plan, make_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
 
 EXPERIMENT = "open-world"
-ATTACKED = "cora"
-"""The target of which attacked files are conditions."""
 
 
-class Job(NamedTuple):
-    """Methods on one target under one condition with one seed."""
+class SuiteRun(NamedTuple):
+    """A method on one target under one condition with one seed."""
 
     target: Target
     condition: str
+    method: str
     seed: int
     learner: str
-    methods: tuple[str, ...]
 
-    def facts(self, method: str) -> Row:
-        """What a row says of a run before it is made."""
-        config = made_with(method, self.learner)
+    @property
+    def facts(self) -> Row:
+        """What a row says of the run before it is made."""
+        config = made_with(self.method, self.learner)
         return {
             "experiment": EXPERIMENT,
-            "cell": f"{method}/{self.target.name}/{self.condition}",
-            "label": NAMES[method],
-            "method": method,
+            "cell": f"{self.method}/{self.target.name}/{self.condition}",
+            "label": NAMES[self.method],
+            "method": self.method,
             "target": self.target.name,
             "seed": self.seed,
             "series": self.condition,
@@ -71,13 +68,13 @@ def made_with(method: str, learner: str) -> dict[str, Any]:
     """Return what a result depends on beside its cell and seed."""
     used: dict[str, Any] = {"labels": "pool"} if method in POOL else {}
     if method in NEED_LEARNER:
-        return {"learner": Path(learner).stem, "identity": _identity(learner)} | used
-    return settings_of(method) | ({"members": FOLDS} if method in BAGS else {}) | used
+        return {"learner": Path(learner).stem, "identity": _weights(learner)} | used
+    return settings_of(method) | ({"members": MEMBERS} if method in BAGS else {}) | used
 
 
 @cache
-def _identity(learner: str) -> str | None:
-    """A digest of the learner's weights; None of one that is not made yet."""
+def _weights(learner: str) -> str | None:
+    """Return a digest of the learner's weights; None of one that is not made yet."""
     if learner != UNIVERSAL and not Path(learner).exists():
         return None
     return learner_identity(evidence_learner(learner))
@@ -91,8 +88,8 @@ def plan_suite(
     targets: Sequence[str] = (),
     conditions: Sequence[str] = (),
     methods: Sequence[str] = (),
-) -> list[Job]:
-    """Return the jobs that :func:`run_suite` would do; unknown names are refused."""
+) -> Plan:
+    """Return what :func:`run_suite` would do; unknown names are refused."""
     every, attacked = find_targets(root), attacked_files(root)
     for kind, given, known in (
         ("targets", targets, [target.name for target in every]),
@@ -101,35 +98,23 @@ def plan_suite(
     ):
         for name in given:
             one_of(kind, name, known)
-    ended = {
-        (row["cell"], row["seed"], row["setup"])
-        for row in rows_in(out, [EXPERIMENT])
-        if "test_accuracy" in row or ("error" in row and not config.retry_failed)
-    }
+    every = sorted((t for t in every if not targets or t.name in targets), key=lambda t: t.size)
 
-    def missing() -> Iterator[Job]:
-        chosen = [target for target in every if not targets or target.name in targets]
+    def asked() -> Iterator[tuple[Row, SuiteRun]]:
         for seed in range(config.seed, config.seed + config.seeds):
             for condition in conditions or [*CONDITIONS, *attacked]:
-                for target in sorted(chosen, key=lambda target: target.size):
-                    if condition in attacked:
-                        if target.name != ATTACKED:
+                for target in every:
+                    if condition in attacked:  # files of Cora
+                        if target.name != "cora":
                             continue
                         target = target._replace(file=attacked[condition])
                     fold = target.fold
                     own = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
-                    job = Job(target, condition, seed, own, ())
-                    facts = [job.facts(method) for method in methods or NAMES]
-                    keys = {f["method"]: (f["cell"], f["seed"], f["setup"]) for f in facts}
-                    yield job._replace(methods=tuple(m for m, k in keys.items() if k not in ended))
+                    for method in methods or NAMES:
+                        run = SuiteRun(target, condition, method, seed, own)
+                        yield run.facts, run
 
-    return [job for job in missing() if job.methods]
-
-
-def absent_learners(jobs: Sequence[Job]) -> list[str]:
-    """Return the files of learners that jobs need and that are not there."""
-    needed = (job.learner for job in jobs if {*job.methods} & {*NEED_LEARNER})
-    return [name for name in dict.fromkeys(needed) if _identity(name) is None]
+    return make_plan(asked(), rows_in(out, [EXPERIMENT]), config, share=False)
 
 
 def run_suite(
@@ -149,52 +134,29 @@ def run_suite(
     their own. Where targets, conditions or methods are named, there are no others.
     """
     root = data_folder(data_root)
-    jobs = plan_suite(out, config, learners, root, targets, conditions, methods)
-    if absent := absent_learners(jobs):
+    plan = plan_suite(out, config, learners, root, targets, conditions, methods)
+    needed = {run.learner for run, _ in plan.jobs if run.method in NEED_LEARNER}
+    if absent := [name for name in sorted(needed) if _weights(name) is None]:
         files = ", ".join(Path(name).name for name in absent)
         raise InputError(
             f"{learners} lacks learners of held-out families: {files}. Make them with: "
             f"python benchmarks/predictor.py --train {learners}"
         )
-    origin = {name: provenance()[name] for name in ("commit", "date", "machine")}
-    return make_rows(perform, Shared(root, config.device, origin), jobs, out, config, progress)
+    return make_rows(_measure, (root, config.device), plan, out, config, progress)
 
 
-class Shared(NamedTuple):
-    """What all jobs need."""
-
-    root: Path
-    device: Device
-    origin: dict[str, Any]
-
-
-def perform(shared: Shared, job: Job) -> list[Row]:
-    """Make the rows of a job; none where the condition makes no sense."""
-    try:
-        data = draw(job.target, job.condition, job.seed, shared.root)
-    except Exception as error:
-        said = {"error": sentence(error), "provenance": shared.origin}
-        return [job.facts(method) | said for method in job.methods]
-    if data is None:
-        return []
-    rows = []
-    for method in job.methods:
-        if method in NEED_FEATURES and lacks_features(data):
-            continue
-        try:
-            given: Any = {"seed": job.seed, "device": shared.device, "learner": job.learner}
-            entry = run_method(method, data, **given)
-            measured: Row = {
-                "test_accuracy": accuracy(entry.scores, data, data.test_mask),
-                "val_accuracy": entry.estimate,
-                "total_seconds": entry.seconds,
-                "device": shared.device,
-                "split": str(data.split),
-                "metrics": entry.metrics,
-            }
-        except Exception as error:
-            measured = {"error": sentence(error)}
-        rows.append(job.facts(method) | measured | {"provenance": shared.origin})
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return rows
+def _measure(known: tuple[Path, Device], run: SuiteRun) -> Row | None:
+    """Run a method; None where the condition, or the method without features, makes no sense."""
+    root, device = known
+    data = draw(run.target, run.condition, run.seed, root)
+    if data is None or (run.method in NEED_FEATURES and lacks_features(data)):
+        return None
+    entry = run_method(run.method, data, seed=run.seed, device=device, learner=run.learner)
+    return {
+        "test_accuracy": accuracy(entry.scores, data, data.test_mask),
+        "val_accuracy": entry.estimate,
+        "total_seconds": entry.seconds,
+        "device": device,
+        "split": str(data.split),
+        "metrics": entry.metrics,
+    }

@@ -8,7 +8,6 @@ seed, so that a run is known by its setup and seed.
 import gzip
 import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
@@ -27,7 +26,6 @@ from graphglow.errors import InputError, InputWarning
 from graphglow.version import __version__
 
 Row = dict[str, Any]
-REQUIRED = ("experiment", "cell", "method", "target", "seed")
 
 
 def digest(*facts: Any) -> str:
@@ -36,49 +34,36 @@ def digest(*facts: Any) -> str:
 
 
 def as_line(row: Mapping[str, Any]) -> str:
-    """Return a row as JSON: floats to seven digits, and what a run has not is left out."""
-    known = {name: _plain(value) for name, value in row.items()}
-    kept = {name: value for name, value in known.items() if value not in (None, "", [], {})}
-    return json.dumps(kept, separators=(",", ":"), allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
-    return value
+    """Return a row as JSON, without values that are empty."""
+    kept = {name: value for name, value in row.items() if value not in (None, "", [], {})}
+    return json.dumps(kept, separators=(",", ":"))
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a file, packed (.gz) or not; lines that are none are counted in a warning.
+    """Read the rows of a file, packed (.gz) or not; an absent file has none.
 
-    An absent file has no rows.
+    A line that a kill has torn, or that is no row, is left out with a warning.
     """
     if not path.exists():
         return []
-    rows, damaged = [], 0
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-            for line in filter(str.strip, file):
-                row = _row(line)
-                damaged += row is None
-                rows += [] if row is None else [row]
+            lines = [line for line in file if line.strip()]
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no file of rows ({error})") from error
-    if damaged:
-        warnings.warn(f"{path}: {damaged} lines are no rows and are left out", InputWarning, 2)
+        raise InputError(f"{path} is no file of rows ({error}). Name another.") from error
+    rows = [row for row in map(_row, lines) if row is not None]
+    if len(rows) < len(lines):
+        count = len(lines) - len(rows)
+        warnings.warn(f"{path}: {count} lines are no rows and are left out", InputWarning, 2)
     return rows
 
 
 def _row(line: str) -> Row | None:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
-    return row if isinstance(row, dict) and all(name in row for name in REQUIRED) else None
+    return row if isinstance(row, dict) and "cell" in row else None
 
 
 def file_of(out: Path, experiment: str) -> Path:
@@ -109,15 +94,16 @@ def newest(rows: Iterable[Row]) -> list[Row]:
 
 
 def provenance() -> dict[str, Any]:
-    """Command, commit, machine, versions. ``GRAPHGLOW_COMMIT`` speaks where git cannot."""
+    """Return command, commit, date, machine and versions; of absolute paths the last part.
+
+    ``GRAPHGLOW_COMMIT`` names the commit where there is no git.
+    """
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     program, *words = (Path(w).name if Path(w).is_absolute() else w for w in sys.argv)
-    if program in ("__main__.py", "graphglow"):
-        program = "graphglow"
-    else:
-        program = f"{Path(sys.executable).name} {program}"
+    ours = program in ("__main__.py", "graphglow")
+    program = "graphglow" if ours else f"{Path(sys.executable).name} {program}"
     return {
-        "command": " ".join([program, *words]),  # of absolute paths, the last part
+        "command": " ".join([program, *words]),
         "commit": os.environ.get("GRAPHGLOW_COMMIT") or _git_commit(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": {"cpu": platform.machine(), "cores": os.cpu_count(), "gpu": gpu},

@@ -6,8 +6,8 @@ from typing import Any
 
 from graphglow.lab import paper_tables as paper
 from graphglow.lab.config import RunsConfig, Tuned
-from graphglow.lab.paper_tables import EXPERIMENTS, GRAPH_NAMES, GRAPHS, Cell
-from graphglow.lab.rows import Row, newest
+from graphglow.lab.paper_tables import EXPERIMENTS, GRAPH_NAMES, Cell
+from graphglow.lab.row_files import Row, newest
 from graphglow.lab.runs import run_of
 
 SEEDS = 5
@@ -39,7 +39,7 @@ def spread(values: Sequence[float], digits: int = 1, unit: float = 100) -> str:
     return f"{mean} +- {unit * statistics.stdev(values):.{digits}f}" if many else mean
 
 
-class Score:
+class CellScore:
     """The rows of one cell: accuracies, and what is unusual about them."""
 
     def __init__(self, cell: Cell, rows: list[Row], setup: str) -> None:
@@ -51,52 +51,52 @@ class Score:
         self.outdated = rows[-1]["setup"] != setup
 
     def text(self, beside: str = "", *, best: bool = False) -> str:
-        """Return ``84.1 +- 0.3``, with marks, and in brackets what is said beside it."""
+        """Return ``84.1 +- 0.3`` with its marks, and notes in brackets."""
         if self.mean is None:
             return f"failed: {self.rows[-1].get('error', 'no accuracy'):.80}"
         count, failed = len(self.values), len(self.rows) - len(self.values)
-        told = [f"{count} seed{'s' * (count > 1)}"] if count != SEEDS else []
-        told += ([f"{failed} failed"] if failed else []) + ([beside] if beside else [])
-        found = f"**{spread(self.values)}**" if best else spread(self.values)
-        found += " &dagger;" * self.alone + " &Dagger;" * self.outdated
-        return f"{found} ({'; '.join(told)})" if told else found
+        notes = [f"{count} seed{'s' * (count > 1)}"] if count != SEEDS else []
+        notes += ([f"{failed} failed"] if failed else []) + ([beside] if beside else [])
+        score = f"**{spread(self.values)}**" if best else spread(self.values)
+        score += " &dagger;" * self.alone + " &Dagger;" * self.outdated
+        return f"{score} ({'; '.join(notes)})" if notes else score
 
 
-def scores_of(name: str, rows: Iterable[Row], tuned: Tuned) -> list[Score]:
+def cell_scores(name: str, rows: Iterable[Row], tuned: Tuned) -> list[CellScore]:
     """Return the scores of the cells of an experiment that have rows."""
     found: dict[str, list[Row]] = {}
     for row in newest(row for row in rows if row["experiment"] == name):
         found.setdefault(row["cell"], []).append(row)
     cells = [cell for cell in EXPERIMENTS[name]() if cell.key in found]
     today = RunsConfig()
-    return [Score(c, found[c.key], run_of(c, 0, tuned, today).setup) for c in cells]
+    return [CellScore(c, found[c.key], run_of(c, 0, tuned, today).setup) for c in cells]
 
 
 def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
     """Return the tables of an experiment as Markdown."""
-    scores = scores_of(name, rows, tuned)
+    scores = cell_scores(name, rows, tuned)
     if not scores:
         return NO_ROWS
-    table = TABLES[name](scores) if name in TABLES else _grid("method", scores, beside=_printed)
+    table = WRITERS[name](scores) if name in WRITERS else _grid("method", scores, beside=_paper)
     notes = [ALONE] * any(s.alone for s in scores) + [OUTDATED] * any(s.outdated for s in scores)
     return table + "".join(f"\n- {sentence}" for sentence in notes) + "\n" * bool(notes)
 
 
 def _grid(
     first: str,
-    scores: Sequence[Score],
+    scores: Sequence[CellScore],
     line: Callable[[Cell], str] = lambda cell: cell.label,
     column: Callable[[Cell], str] = lambda cell: GRAPH_NAMES.get(cell.target, cell.target),
-    beside: Callable[[Score], str] = lambda score: "",
+    beside: Callable[[CellScore], str] = lambda score: "",
 ) -> str:
     """Return a table of lines by columns, the best mean of a column in bold."""
     at = {(line(score.cell), column(score.cell)): score for score in scores}
-    order = [GRAPH_NAMES[graph] for graph in GRAPHS]
+    order = list(GRAPH_NAMES.values())
     lines, columns = dict.fromkeys(key[0] for key in at), list(dict.fromkeys(key[1] for key in at))
     columns.sort(key=lambda name: order.index(name) if name in order else 0)
     best = {name: max(s.mean or 0 for key, s in at.items() if key[1] == name) for name in columns}
 
-    def text(name: str, score: Score | None) -> str:
+    def text(name: str, score: CellScore | None) -> str:
         if score is None:
             return "-"
         return score.text(beside(score), best=len(lines) > 1 and score.mean == best[name])
@@ -105,71 +105,67 @@ def _grid(
     return markdown([first, *columns], body)
 
 
-def _printed(score: Score) -> str:
-    """What the paper reports."""
+def _paper(score: CellScore) -> str:
+    """Return the paper's figure."""
     figure = score.cell.paper
-    return "" if figure is None else f"paper {100 * figure.mean:.1f}"
+    return "" if figure is None else f"paper {100 * figure[0]:.1f}"
 
 
-def _ablation(scores: list[Score]) -> str:
+def _ablation(scores: list[CellScore]) -> str:
     whole = {score.cell.target: score.mean for score in scores if score.cell.line == "full"}
 
-    def lost(score: Score) -> str:
+    def lost(score: CellScore) -> str:
         mean = whole.get(score.cell.target)
         if score.cell.line == "full" or mean is None or score.mean is None:
             return ""
         known = score.cell.line == "no-iteration"
-        printed = paper.LOST_WITHOUT_ITERATION.get(score.cell.target) if known else None
-        said = f"{100 * score.mean - 100 * mean:+.1f}"
-        return said + (f"; paper {-100 * printed:+.1f}" if printed else "")
+        figure = paper.LOST_WITHOUT_ITERATION.get(score.cell.target) if known else None
+        text = f"{100 * score.mean - 100 * mean:+.1f}"
+        return text + (f"; paper {-100 * figure:+.1f}" if figure else "")
 
     return _grid("variant", scores, beside=lost)
 
 
-def _edges(scores: list[Score]) -> str:
+def _edges(scores: list[CellScore]) -> str:
     parts = []
     for graph in paper.DAMAGED_GRAPHS:
         for kind, what in paper.DAMAGES.items():
-            some = [s for s in scores if (s.cell.target, s.cell.series) == (graph, kind)]
+            own = [s for s in scores if (s.cell.target, s.cell.series) == (graph, kind)]
             title = f"{GRAPH_NAMES[graph]}, {what}"
-            name = lambda cell: paper.NAMES[cell.method]  # noqa: E731
-            parts.append(_grid(title, some, name, lambda cell: f"{cell.x:.0%}"))
+            name = lambda cell: paper.METHOD_NAMES[cell.method]  # noqa: E731
+            parts.append(_grid(title, own, name, lambda cell: f"{cell.x:.0%}"))
     return "\n".join(parts)
 
 
-def _sensitivity(scores: list[Score]) -> str:
+def _sensitivity(scores: list[CellScore]) -> str:
     return "\n".join(
         _grid(title, [s for s in scores if s.cell.series == name], lambda cell: f"{cell.x:g}")
         for name, title in SWEPT.items()
     )
 
 
-def _time(scores: list[Score]) -> str:
+def _time(scores: list[CellScore]) -> str:
     """Accuracy; beside it seconds of training, and how many times as long as GraphGLOW they are."""
-    taken = {
-        (score.cell.method, score.cell.target): [
-            row["train_seconds"]
-            for row in score.rows
-            if row.get("timed") and row.get("train_seconds")
-        ]
-        for score in scores
-    }
+    taken: dict[tuple[str, str], list[float]] = {}
+    for score in scores:
+        timed = [row for row in score.rows if row.get("timed") and row.get("train_seconds")]
+        taken[score.cell.method, score.cell.target] = [row["train_seconds"] for row in timed]
 
-    def seconds(score: Score) -> str:
+    def seconds(score: CellScore) -> str:
         method, graph = score.cell.method, score.cell.target
         spent, ours = taken[method, graph], taken.get(("graphglow", graph))
         if not spent:
             return ""
-        said = f"{spread(spent, 2, 1)} s"
+        text = f"{spread(spent, 2, 1)} s"
         if ours and method != "graphglow":
-            said += f", {statistics.mean(spent) / statistics.mean(ours):.2g}x"
-        printed = paper.TIMES_FASTER.get(graph, {}).get(method)
-        return said + (f", paper {printed:g}x" if printed else "")
+            text += f", {statistics.mean(spent) / statistics.mean(ours):.2g}x"
+        figure = paper.TIMES_FASTER.get(graph, {}).get(method)
+        return text + (f", paper {figure:g}x" if figure else "")
 
     return _grid("method", scores, beside=seconds)
 
 
-def _homophily(scores: list[Score]) -> str:
+def _homophily(scores: list[CellScore]) -> str:
     """Metrics of the input graph, and of the learned one before training and at the last look."""
     lines = []
     for score in scores:
@@ -177,7 +173,7 @@ def _homophily(scores: list[Score]) -> str:
         for name, measure in MEASURES.items():
             figures = [f"{looks[0][f'input_{name}']:.3f}"]
             if name == "homophily":
-                figures[0] += f" (paper {paper.HOMOPHILY[score.cell.target]:g})"
+                figures[0] += f" (paper {paper.PRINTED_HOMOPHILY[score.cell.target]:g})"
             for learned in (name, f"pivot_{name}"):
                 figures += [spread([look[learned][at] for look in looks], 3, 1) for at in (0, -1)]
             lines.append([GRAPH_NAMES[score.cell.target], measure, *figures])
@@ -185,11 +181,11 @@ def _homophily(scores: list[Score]) -> str:
     return markdown([*titles, "to pivots, before training", "after"], lines)
 
 
-TABLES: dict[str, Callable[[list[Score]], str]] = {
+WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
     "time": _time,
     "ablation": _ablation,
     "edges": _edges,
     "homophily": _homophily,
     "sensitivity": _sensitivity,
 }
-"""Of experiments that are no plain grid of methods by graphs."""
+"""For experiments that are no plain grid of methods by graphs."""

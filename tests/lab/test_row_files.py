@@ -2,14 +2,13 @@
 
 import gzip
 import json
-import math
 import sys
 
 import pytest
 import torch
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.lab.rows import as_line, digest, file_of, newest, provenance, read_rows, rows_in
+from graphglow.lab.row_files import as_line, digest, file_of, newest, provenance, read_rows, rows_in
 
 
 def row(cell="gcn/cora", seed=0, setup="a", **more):
@@ -17,11 +16,9 @@ def row(cell="gcn/cora", seed=0, setup="a", **more):
             "setup": setup} | more  # fmt: skip
 
 
-def test_a_line_holds_seven_digits_and_what_there_is():
-    made = json.loads(
-        as_line(row(accuracy=1 / 3, x=None, label="", metrics={"a": (1.0, math.nan)}))
-    )
-    assert made == row(accuracy=0.3333333, metrics={"a": [1.0, None]})
+def test_a_line_holds_what_there_is():
+    made = json.loads(as_line(row(accuracy=0.5, x=None, label="", metrics={"a": (1.0, 2.0)})))
+    assert made == row(accuracy=0.5, metrics={"a": [1.0, 2.0]})
 
 
 def test_a_digest_is_of_values_in_any_order():
@@ -34,7 +31,7 @@ def test_packed_rows_come_first_and_lines_that_are_none_are_counted(tmp_path):
     packed = gzip.compress((as_line(row(seed=1)) + "\n").encode())
     (out / "tiny.jsonl.gz").write_bytes(packed)
     text = as_line(row(seed=2))
-    (out / "tiny.jsonl").write_text(f"{text}\n[1]\n{'[' * 100_000}\n{text[:20]}")
+    (out / "tiny.jsonl").write_text(f"{text}\n[1]\n{{}}\n{text[:20]}")
     with pytest.warns(InputWarning, match="3 lines are no rows"):
         found = rows_in(out, ["tiny", "absent"])
     assert [one["seed"] for one in found] == [1, 2]
@@ -62,26 +59,11 @@ def test_the_last_setup_of_a_cell_counts_and_the_last_row_of_a_seed():
     assert [one["n"] for one in newest(rows)] == [6, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("argv", "command"),
-    [
-        (["/home/x/.venv/bin/graphglow", "audit", "op"], "graphglow audit op"),
-        (["/src/graphglow/__main__.py", "transfer", "--seed", "3"], "graphglow transfer --seed 3"),
-        (["graphglow", "audit", "--data-root", "/home/x/data"], "graphglow audit --data-root data"),
-        (
-            ["graphglow", "audit", "--out", "results/a.jsonl"],
-            "graphglow audit --out results/a.jsonl",
-        ),
-    ],
-)
-def test_the_command_names_no_machine_paths(monkeypatch, argv, command):
-    monkeypatch.setattr(sys, "argv", argv)
-    assert provenance()["command"] == command
-
-
-def test_scripts_are_named_with_their_interpreter(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["benchmarks/transfer_accuracy.py", "--seeds", "3"])
-    assert provenance()["command"].endswith(" benchmarks/transfer_accuracy.py --seeds 3")
+def test_the_command_names_no_machine_paths(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/home/x/bin/graphglow", "audit", "--data-root", "/home/x/d"])
+    assert provenance()["command"] == "graphglow audit --data-root d"
+    monkeypatch.setattr(sys, "argv", ["benchmarks/search.py", "--seeds", "3"])
+    assert provenance()["command"].endswith(" benchmarks/search.py --seeds 3")
 
 
 def test_machine_and_versions(monkeypatch):
