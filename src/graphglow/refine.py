@@ -21,7 +21,14 @@ from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, edge_shares, verdict_of
+from graphglow.verdict import (
+    NO_PAIRS,
+    Comparison,
+    Verdict,
+    compare_accuracies,
+    compare_edges,
+    verdict_of,
+)
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""
@@ -189,7 +196,7 @@ def _best_first(made: RefinedGraph, count: int) -> Tensor:
     return kept
 
 
-def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Accuracies | None:
+def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Comparison | None:
     """Accuracy on validation nodes, over the input graph (A^2 x) and of all there is."""
     mask = data.get("val_mask")
     if made.probabilities is None or mask is None or made.input_edges == 0:
@@ -201,13 +208,17 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Accuracies | 
     given = made.graph.seen[channels["aax"].probabilities.argmax(1)].cpu()
     found = made.probabilities.argmax(1).cpu()
     here = order.argsort()[nodes]
-    return Accuracies.of(given[here] == truth, found[here] == truth)
+    whose = (
+        f"closed-form predictions of {len(nodes):,} validation nodes are {{}} right, against {{}} "
+        "over the input graph, whichever edges are kept"
+    )
+    return compare_accuracies(given[here] == truth, found[here] == truth, whose)
 
 
 def _verdict(
     data: Data,
     refined: RefinedData,
-    judged: Accuracies | None,
+    judged: Comparison | None,
     min_probability: float,
     edges_before: int,
 ) -> Verdict:
@@ -219,14 +230,8 @@ def _verdict(
         return Verdict(f"cannot tell: no edges are left, as {why}", True)
     if edges.shape[1] == 2 * edges_before and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)
-    nodes = judged.nodes if judged else 0
-    return verdict_of(
-        edge_shares(data, edges),
-        judged,
-        whose=f"closed-form predictions of {nodes:,} validation nodes are {{}} right, against {{}} "
-        "over the input graph, whichever edges are kept",
-        unknown=NO_PAIRS if labels else "no labels",
-    )
+    unknown = NO_PAIRS if labels else "no labels"
+    return verdict_of((judged, compare_edges(data, edges)), unknown)
 
 
 def usual_top_k(data: Data) -> int:
