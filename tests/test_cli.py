@@ -252,10 +252,8 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
     [
         ("tranfer", "no command 'tranfer' (nearest: transfer)"),
         ("transfer", "--target NAME|FILE"),
-        ("transfer --target wine extra", "extra"),
         ("transfer --target wine --epoch 3", "--epochs"),
         ("transfer --target wine --epochs x", "--epochs"),
-        ("transfer --target wine --device tpu", "'tpu'"),
         ("transfer --learner absent --target wine", "'absent'"),
         ("pretrain --out l.st", "--sources"),
         ("pretrain --sources --out l.st", "at least one source"),
@@ -276,15 +274,12 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         ("predict --target wine --coverage 1", "coverage"),
         ("explain --target wine", "--node ID or --pair"),
         ("explain --target wine --node 3", "--result"),
-        ("explain --target wine --pair 3", "--pair"),
         ("explain --target wine --pair 3 4 --label a", "--label has no effect"),
         ("explain --target wine --pair 3 999", "999"),
         ("audit --target wine --out a.html --suspects s.csv --missing ./s.csv", "one file"),
         ("audit --target wine --out a.txt", ".html"),
-        ("compare --target wine --methods gcm", "gcm"),
         ("compare --target wine --split-seed 3", "--split-seed"),
         ("report", "at least one saved transfer"),
-        ("datasets --epochs 3", "--epochs"),
         ("transfer --target no_such_graph", "no_such_graph"),
         ("transfer --target a\x1b[31m\nb", "a\\x1b"),
     ],
@@ -307,11 +302,7 @@ def test_usage_errors_do_not_depend_on_the_terminal(encoding, colour):
     assert "\x1b" not in line
 
 
-@pytest.mark.parametrize(
-    "flags",
-    ["--epochs 0", "--input-weight nan", "--learning-rate 1e400", "--dropout 1", "--seed -1",
-     "--split-seed 99999999999999999999", "--hidden 0", "--num-layers 1", "--patience 0"],
-)  # fmt: skip
+@pytest.mark.parametrize("flags", ["--epochs 0", "--learning-rate 1e400", "--split-seed -1"])
 def test_absurd_values_are_refused(run, flags):
     name, value = flags.split()
     line = run("transfer", "--target", "wine", name, value).refuses()
@@ -322,27 +313,6 @@ def test_a_gpu_that_is_not_there(run, home):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert "cuda" in run("transfer", "--target", home / "g.npz", "--device", "cuda").refuses()
-
-
-@pytest.mark.parametrize(
-    "target", ["empty.npz", "text.npz", "text.csv", "nan.npz", "range.npz", "."]
-)
-def test_bad_targets(run, tmp_path, monkeypatch, target):
-    monkeypatch.chdir(tmp_path)
-    Path("empty.npz").touch()
-    Path("text.npz").write_text("not an archive")
-    Path("text.csv").write_text("a,b\n1,2\n")
-    np.savez("nan.npz", **(ring_arrays() | {"x": np.full((40, 4), np.nan, np.float32)}))
-    np.savez("range.npz", **(ring_arrays() | {"edge_index": np.array([[0], [99]])}))
-    run(*FIT, target).refuses()
-
-
-def test_bad_learners(run, home, tmp_path):
-    whole = (home / "learner.st").read_bytes()
-    (tmp_path / "cut.st").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "text.st").write_text("hello")
-    for name in ("cut.st", "text.st", "."):
-        run("transfer", "--learner", tmp_path / name, "--target", home / "g.npz").refuses()
 
 
 def test_no_edges_are_said(run, tmp_path):

@@ -133,7 +133,7 @@ def run_demo(
                 continue  # a table has no edges
             progress(f"{LABELS[method]} on {target.name}", done, len(jobs))
             start = time.perf_counter()
-            scores = scores_of(method, data, gcn, own_seed, device)
+            scores = node_scores(method, data, gcn, own_seed, device)
             seconds = time.perf_counter() - start
             right = accuracy(scores, data, data.test_mask)
             rows.append(Row(target.name, method, own_seed, right, seconds))
@@ -153,7 +153,9 @@ def run_demo(
     )
 
 
-def scores_of(method: str, data: Data, gcn: Mapping[str, Any], seed: int, device: Device) -> Tensor:
+def node_scores(
+    method: str, data: Data, gcn: Mapping[str, Any], seed: int, device: Device
+) -> Tensor:
     """Return scores or probabilities of all nodes by a method: [N, C]."""
     config = COMPETITORS["gcn"].config(**gcn, seed=seed, device=device)
     if method == "gcn":
