@@ -21,7 +21,14 @@ from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, edge_shares, verdict_of
+from graphglow.verdict import (
+    NO_PAIRS,
+    Comparison,
+    Verdict,
+    compare_accuracies,
+    compare_edges,
+    verdict_of,
+)
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps where the input has none to count."""
@@ -182,7 +189,7 @@ def _best_first(graph: RefinedGraph) -> Tensor:
     return kept
 
 
-def _accuracies(graph: RefinedGraph, data: Data, order: Tensor) -> Accuracies | None:
+def _accuracies(graph: RefinedGraph, data: Data, order: Tensor) -> Comparison | None:
     """Compare predictions over the input graph (A^2 x) with all evidence, on validation nodes."""
     mask = data.get("val_mask")
     if graph.probabilities is None or mask is None or graph.input_edges == 0:
@@ -193,11 +200,15 @@ def _accuracies(graph: RefinedGraph, data: Data, order: Tensor) -> Accuracies | 
     place, truth = order.argsort()[nodes], data.y[nodes]
     before = graph.graph.seen[graph.known.channels["aax"].probabilities.argmax(1)].cpu()
     after = graph.probabilities.argmax(1).cpu()
-    return Accuracies.of(before[place] == truth, after[place] == truth)
+    whose = (
+        f"closed-form predictions of {len(nodes):,} validation nodes are {{}} right, against {{}} "
+        "over the input graph, whichever edges are kept"
+    )
+    return compare_accuracies(before[place] == truth, after[place] == truth, whose)
 
 
 def _verdict(
-    data: Data, refined: RefinedData, right: Accuracies | None, min_probability: float
+    data: Data, refined: RefinedData, accuracies: Comparison | None, min_probability: float
 ) -> Verdict:
     edges = refined.edge_index
     if edges.shape[1] == 0 and refined.num_nodes > 1:
@@ -206,13 +217,8 @@ def _verdict(
     if edges.shape[1] == 2 * input_edges(data) and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)
     labels = data.get("y") is not None and bool((data.y >= 0).any())
-    return verdict_of(
-        edge_shares(data, edges),
-        right,
-        whose=f"closed-form predictions of {right.nodes if right else 0:,} validation nodes are "
-        "{} right, against {} over the input graph, whichever edges are kept",
-        unknown=NO_PAIRS if labels else "no labels",
-    )
+    unknown = NO_PAIRS if labels else "no labels"
+    return verdict_of((accuracies, compare_edges(data, edges)), unknown)
 
 
 def usual_top_k(data: Data) -> int:
