@@ -15,6 +15,7 @@ import graphglow
 from command_line import Outcome, ring_arrays
 from graphglow.cli import COMMANDS, main
 from graphglow.commands import output, progress
+from graphglow.commands.pretrain import with_estimate
 from graphglow.graph.write import WRITERS
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
@@ -215,6 +216,17 @@ def test_datasets_says_which_files_are_there(run, tmp_path):
     shown = run("datasets", "--data-root", tmp_path / "absent").out
     assert "missing" in shown
     assert "universal" in shown
+
+
+def test_pretrain_estimates_its_time_by_the_first_episodes(capsys):
+    moved = []
+    move = with_estimate(lambda *given: moved.append(given))
+    for done in range(1, 12):
+        move("first", done, 100_000)
+    assert moved[-1] == ("first", 11, 100_000)
+    line = capsys.readouterr().err
+    assert line.count("100,000 episodes") == 1
+    assert "seconds" in line or "minutes" in line
 
 
 def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
