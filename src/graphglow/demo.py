@@ -25,7 +25,13 @@ from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.load import describe
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
-from graphglow.lab.open_world.methods import NAMES, accuracy, bag, predict_pool, untrained_like
+from graphglow.lab.open_world.methods import (
+    METHOD_TITLES,
+    accuracy,
+    bag,
+    predict_pool,
+    untrained_like,
+)
 from graphglow.lab.open_world.targets import few_labels
 from graphglow.lab.row_files import provenance
 from graphglow.pretrained import evidence_learner
@@ -35,7 +41,7 @@ from graphglow.settings import Device
 OTHERS = ("gcn", "bag-gcn", "logistic")
 """Controls that have nothing of ours."""
 METHODS = (*OTHERS, "untrained", "predict")
-LABELS = NAMES | {"logistic": "logistic regression"}
+LABELS = METHOD_TITLES | {"logistic": "logistic regression"}
 SIGNIFICANT = 0.05
 
 
