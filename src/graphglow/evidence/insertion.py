@@ -244,9 +244,10 @@ class _Insertion:
         self._final_round(a, f.normalised(frozen.degrees["f"]), f)
         final = replace(frozen.final, known=nodes, channels=self.channels)
         assert refined.update is not None
+        assert refined.shares is not None
         assert refined.probabilities is not None
         logits = answer(self.learner.predictor, *final.inputs(self.every), refined.update[0])
-        found = (logits + self.prior.log()).softmax(1)
+        found = (logits + refined.shares.log()).softmax(1)
         copy, copied = self._copies(near)
         found[copy] = refined.probabilities[copied][:, known.graph.seen]
         return found
