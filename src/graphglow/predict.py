@@ -360,7 +360,7 @@ def _graph(source: Any) -> Data:
     if data.get("x") is None and isinstance(data.y, Tensor):
         data.num_nodes = len(data.y)  # which PyG would guess from the edges
     names = data.get("class_names")
-    data.y = checked_labels(data.y, int(data.num_nodes), names, need_labels=False)
+    data.y = checked_labels(data.y, int(data.num_nodes), names)
     return data
 
 
