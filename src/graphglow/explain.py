@@ -47,7 +47,7 @@ from graphglow.linalg.sparse import SparseMatrix
 from graphglow.messages import Messages, to_scipy
 from graphglow.predict import CHANNEL_NAMES, run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 
 if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
@@ -395,7 +395,7 @@ def explain_pair(
     data = as_graph(data, need_labels=False)
     pair_places(data, u, v)  # what is wrong is said before the graph is refined
     refined, order = run_frozen(found, data, seed=seed, device=device)
-    kept = chosen(refined, None, 0.0, add=True, drop=True).edge_index
+    kept = choose_edges(refined).edge_index
     return explain_known_pair(found, refined, data, (u, v), kept, refined.probabilities, order)
 
 
