@@ -18,7 +18,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import GAE, GCN
 
@@ -81,7 +83,6 @@ PART = 3000
 """Nodes of a graph that is attacked; of larger ones a part."""
 MOST = 20_000
 """Edges of a graph that are judged, drawn at random; the graph they are judged in is whole."""
-GAE_EPOCHS = 200
 RATES = ("05", "15", "25")
 RANDOM_A_ROUND = 14
 
@@ -89,56 +90,55 @@ RANDOM_A_ROUND = 14
 # What the auditor is compared with
 
 
-def products(left: sp.csr_array, right: sp.csr_array, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Row u of one times row v of the other, for each pair."""
-    parts = [slice(i, i + 5000) for i in range(0, len(u), 5000)]
-    return np.concatenate(
-        [np.asarray(left[u[p]].multiply(right[v[p]]).sum(1)).ravel() for p in parts]
-    )
-
-
 def heuristics(data: Data, pairs: Tensor) -> dict[str, np.ndarray]:
+    """Return the scores of pairs by single heuristics."""
     (u, v), ends = pairs.numpy(), torch.cat([data.edge_index, data.edge_index.flip(0)], 1).numpy()
     shape = (int(data.num_nodes), int(data.num_nodes))
     a = sp.csr_array(sp.coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=shape))
     degree = np.asarray(a.sum(1)).ravel()
-    common = products(a, a, u, v)
+
+    def products(left: sp.csr_array, right: sp.csr_array) -> np.ndarray:
+        return np.asarray(left[u].multiply(right[v]).sum(1)).ravel()
+
+    common = products(a, a)
     found = {
         "common neighbours": common,
         "jaccard": common / np.maximum(degree[u] + degree[v] - common, 1),
-        "adamic-adar": products(a @ sp.diags_array(1 / np.log(np.maximum(degree, 2))), a, u, v),
-        "resource allocation": products(a @ sp.diags_array(1 / np.maximum(degree, 1)), a, u, v),
+        "adamic-adar": products(a @ sp.diags_array(1 / np.log(np.maximum(degree, 2))), a),
+        "resource allocation": products(a @ sp.diags_array(1 / np.maximum(degree, 1)), a),
         "preferential attachment": degree[u] * degree[v],
         "feature cosine": np.zeros(len(u)),
     }
     if data.x is not None:
-        x = data.x.to_sparse().coalesce()
-        x = sp.csr_array(sp.coo_array((x.values(), tuple(x.indices().numpy())), shape=x.shape))
-        size = np.sqrt(np.asarray(x.multiply(x).sum(1)).ravel())
-        found["feature cosine"] = products(x, x, u, v) / np.maximum(size[u] * size[v], 1e-9)
+        x = normalize(sp.csr_array(data.x.to_dense().double().numpy()))
+        found["feature cosine"] = products(x, x)
     scale = sp.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
     left, values, _ = randomized_svd(scale @ a @ scale, min(64, len(degree) - 2), random_state=0)
-    rows = left * values
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    rows = normalize(left * values)
     return found | {"adjacency svd cosine": (rows[u] * rows[v]).sum(1)}
 
 
-def features(data: Data) -> Tensor:
+def trained(model: torch.nn.Module, loss: Callable[[], Tensor], decay: float = 0.0) -> None:
+    """Train a model by Adam."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=decay)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def feature_rows(data: Data) -> Tensor:
     """Rows of sum 1, as PyG's example of GAE has them; the identity without features."""
     x = torch.eye(int(data.num_nodes)) if data.x is None else data.x.to_dense().float()
     return x / x.abs().sum(1, keepdim=True).clamp_min(1e-9)
 
 
 def auto_encoder(data: Data, pairs: Tensor) -> np.ndarray:
-    """Two layers of GCN, 32 and 16 wide, as in the paper of GAE."""
+    """Score pairs by two layers of GCN, 32 and 16 wide, as in the paper of GAE."""
     torch.manual_seed(0)
-    x, index = features(data), torch.cat([data.edge_index, data.edge_index.flip(0)], 1)
+    x, index = feature_rows(data), torch.cat([data.edge_index, data.edge_index.flip(0)], 1)
     model = GAE(GCN(x.shape[1], 32, 2, 16))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(GAE_EPOCHS):
-        optimizer.zero_grad()
-        model.recon_loss(model.encode(x, index), data.edge_index).backward()
-        optimizer.step()
+    trained(model, lambda: model.recon_loss(model.encode(x, index), data.edge_index))
     with torch.no_grad():
         return model.decode(model.encode(x, index), pairs, sigmoid=False).numpy()
 
@@ -146,16 +146,15 @@ def auto_encoder(data: Data, pairs: Tensor) -> np.ndarray:
 def out_of_fold(data: Data, nodes: Tensor, classes: int, folds: int = 5) -> Tensor:
     """Class probabilities of labelled nodes by GCNs that were trained without them: [N, C]."""
     torch.manual_seed(0)
-    x, held = features(data), torch.zeros(int(data.num_nodes), classes)
+    x, held = feature_rows(data), torch.zeros(int(data.num_nodes), classes)
     for k in range(folds):
         out = torch.arange(len(nodes)) % folds == k
-        model = GCN(x.shape[1], 64, 2, classes, dropout=0.5)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-        for _ in range(200):
-            optimizer.zero_grad()
-            logits = model(x, data.edge_index)[nodes[~out]]
-            torch.nn.functional.cross_entropy(logits, data.y[nodes[~out]]).backward()
-            optimizer.step()
+        model, own = GCN(x.shape[1], 64, 2, classes, dropout=0.5), nodes[~out]
+        trained(
+            model,
+            lambda m=model, n=own: F.cross_entropy(m(x, data.edge_index)[n], data.y[n]),
+            decay=5e-4,
+        )
         held[nodes[out]] = model.eval()(x, data.edge_index)[nodes[out]].detach().softmax(1)
     return held
 

@@ -2,8 +2,7 @@
 
     python benchmarks/make_pretrained.py                         the file of the package
     python benchmarks/make_pretrained.py --hold-out              rows: one source left out in turn
-    python benchmarks/make_pretrained.py --hold-out --targets wine digits
-                                                                 rows: graphs that are no sources
+    python benchmarks/make_pretrained.py --hold-out wine digits  rows: graphs that are no sources
 
 A held-out graph plays no part in pre-training: the learner is made anew from the other sources with
 the same settings. It is then transferred, frozen, beside a learner of the same shape that was never
@@ -11,7 +10,6 @@ trained and a GCN of the same width; settings on the target are the same for all
 """
 
 import argparse
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,24 +26,23 @@ from measuring import RESULTS
 SETTINGS: dict[str, Any] = {"num_pivots": 200, "refinements": 2, "epochs": 40}
 """Of pre-training: fields of PretrainConfig that differ from the defaults."""
 SOURCES = (*CITATION, *SOCIAL)
-METHODS = ("graphglow", "random-theta", "gcn")
 
 
-def make(args: argparse.Namespace) -> None:
+def make(data_root: Path | None, device: str) -> None:
     """Write the file of the package."""
-    config = config_of(PretrainConfig, SETTINGS, device=args.device)
-    _, learner = pretrained(args.data_root, Pretraining(SOURCES, config))
+    config = config_of(PretrainConfig, SETTINGS, device=device)
+    _, learner = pretrained(data_root, Pretraining(SOURCES, config))
     learner.provenance |= {"name": PAPER, "seed": config.seed}
-    learner.save(args.folder / f"{PAPER}.safetensors")
+    learner.save(FOLDER / f"{PAPER}.safetensors")
     score = learner.provenance["validation_accuracy"]
     print(f"mean validation accuracy {100 * score:.1f} %", flush=True)
 
 
 def cells(targets: Sequence[str]) -> Iterator[Cell]:
-    """The learner and its controls on graphs that are none of its sources."""
+    """Yield the learner and its controls on graphs that are none of its sources."""
     width = {"hidden": PretrainConfig().learner.embedding_size}
-    for target in targets or SOURCES:
-        for method in METHODS:
+    for target in targets:
+        for method in ("graphglow", "random-theta", "gcn"):
             ours = method == "graphglow"
             yield Cell(
                 experiment="pretrained",
@@ -60,26 +57,18 @@ def cells(targets: Sequence[str]) -> Iterator[Cell]:
             )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    whole = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=whole)
-    parser.add_argument("--hold-out", action="store_true", help="make rows, no files")
-    parser.add_argument("--targets", nargs="+", default=(), help="(default: its own sources)")
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hold-out", nargs="*", metavar="TARGET", help="make rows, no file")
     parser.add_argument("--seeds", type=int, default=3, help="runs on each target")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files are")
-    parser.add_argument("--out", type=Path, default=RESULTS / "pretrained.jsonl")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     warnings.simplefilter("ignore")  # of torch and PyG
-    if args.hold_out:
-        config = RunsConfig(seeds=args.seeds, device=args.device, workers=1)
-        made = run_cells([*cells(args.targets)], args.out, config, {}, data_root=args.data_root)
-        print(made, flush=True)
+    if args.hold_out is None:
+        make(args.data_root, args.device)
     else:
-        make(args)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        config = RunsConfig(seeds=args.seeds, device=args.device, workers=1)
+        rows = RESULTS / "pretrained.jsonl"
+        wanted = list(cells(args.hold_out or SOURCES))
+        print(run_cells(wanted, rows, config, {}, data_root=args.data_root), flush=True)

@@ -1,33 +1,41 @@
-"""What the measuring scripts share: a clock, random graphs, and rows that name the machine."""
+"""Time and memory of whole jobs: rows of bench_refine, bench_ray, bench_epoch and bench_scale.
 
+    python benchmarks/measuring.py refine audit --targets cora --nodes 100000 --device cuda
+    python benchmarks/measuring.py refine --nodes 100000 --device cpu --workers 1 2 4
+    python benchmarks/measuring.py epoch --targets amherst41 --epochs 500
+    python benchmarks/measuring.py epoch --nodes 100000 1000000 --refinements 2
+
+Epochs are those of a transfer under the paper's learner, never trained. Several workers are Ray's.
+"""
+
+import argparse
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.benchmark import Timer
 from torch_geometric.data import Data
 
+from graphglow import PaperConfig, StructureLearner, audit, load_graph, refine, transfer
+from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from graphglow.graph import synthetic_graph
+from graphglow.graph.load import data_folder
 from graphglow.lab.rows import provenance
+from graphglow.lab.runs import load_with_split
+from graphglow.settings import LearnerConfig
 from graphglow.storage import append_line
 
 Row = dict[str, Any]
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def median_seconds(step: Callable[[], object], min_seconds: float = 1.0) -> float:
-    """Seconds of one warm call; timed for about so long."""
-    step()
-    timer = Timer("step()", globals={"step": step}, num_threads=torch.get_num_threads())
-    return float(timer.blocked_autorange(min_run_time=min_seconds).median)
-
-
 def random_graph(
     nodes: int, *, features: int = 100, degree: float = 20.0, labels: float = 0.1, seed: int = 0
 ) -> Data:
-    """Ten classes; a share of the nodes has a label to train on."""
+    """Return a graph of ten classes; a share of the nodes trains, as many validate."""
     data = synthetic_graph(
         num_nodes=nodes,
         num_classes=10,
@@ -35,20 +43,96 @@ def random_graph(
         average_degree=degree,
         seed=seed,
     )
-    data.train_mask = torch.rand(nodes, generator=torch.Generator().manual_seed(seed)) < labels
+    draws = torch.rand(nodes, generator=torch.Generator().manual_seed(seed))
+    data.train_mask, data.val_mask = draws < labels, draws > 1 - labels
     return data
 
 
-def stamped(benchmark: str, device: torch.device, rows: Iterable[Row]) -> Iterator[Row]:
-    """Add to each row, as it comes, which benchmark on which machine with which versions."""
-    origin = provenance()
+def write_rows(out: Path, benchmark: str, device: torch.device, rows: Iterable[Row]) -> None:
+    """Append rows, each with its machine and versions, to a file, and print them."""
     where = {"device": device.type, "threads": torch.get_num_threads()}
     for row in rows:
-        yield {"benchmark": benchmark, **row, **where, "provenance": origin}
+        made = {"benchmark": benchmark, **row, **where}
+        append_line(out, json.dumps(made | {"provenance": provenance()}))
+        print(made, flush=True)
 
 
-def write_rows(out: Path, benchmark: str, device: torch.device, rows: Iterable[Row]) -> None:
-    """Append rows to a file, and print them."""
-    for row in stamped(benchmark, device, rows):
-        append_line(out, json.dumps(row))
-        print({name: v for name, v in row.items() if name != "provenance"}, flush=True)
+def timed(step: Callable[[Data], object], data: Data, device: torch.device, repeats: int) -> Row:
+    """Return median seconds after a first run on a small graph, which loads kernels."""
+    step(load_graph("synthetic-small"))
+    spent = []
+    for _ in range(repeats):
+        reset_peak_memory(device)
+        began = time.perf_counter(), time.process_time()
+        step(data)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        spent.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+    seconds, cpu_seconds = (median(values) for values in zip(*spent, strict=True))
+    sizes = {"nodes": data.num_nodes, "input_edges": data.num_edges // 2}
+    peak = {"peak_bytes": peak_memory_bytes(device)}
+    return sizes | {"seconds": seconds, "cpu_seconds": cpu_seconds} | peak
+
+
+def whole_jobs(part: str, args: argparse.Namespace, device: torch.device) -> Iterator[Row]:
+    """Refine or audit each graph with so many workers."""
+
+    def step(data: Data, workers: int) -> object:
+        given = {"device": device.type, "workers": workers}
+        return refine(data, **given) if part == "refine" else audit(data, **given).findings
+
+    for target in (*args.targets, *args.nodes):
+        named = isinstance(target, str)
+        data = load_graph(target, data_root=args.data_root) if named else random_graph(target)
+        for workers in args.workers or [1]:
+            row = timed(lambda one, n=workers: step(one, n), data, device, args.repeats)
+            where = {"workers": workers, "where": "one process" if workers == 1 else "Ray"}
+            shown = where if args.workers else {}
+            yield {"target": str(target), "part": part, "stage": "all"} | row | shown
+
+
+def epochs(data: Data, args: argparse.Namespace) -> Row:
+    """Return the median of several transfers of so many epochs, after one that warms up."""
+    config = PaperConfig(
+        epochs=args.epochs, refinements=args.refinements, tolerance=0.0, num_pivots=args.pivots,
+        device=args.device,
+    )  # fmt: skip
+    learner = StructureLearner(LearnerConfig(), seed=0)
+    transfer(data, learner, config, epochs=10)
+    runs = [transfer(data, learner, config) for _ in range(args.repeats)]
+    seconds = median(run.train_seconds for run in runs)
+    return {
+        "nodes": data.num_nodes, "edges": data.num_edges // 2, "refinements": args.refinements,
+        "pivots": args.pivots, "epochs": args.epochs, "train_seconds": seconds,
+        "epoch_ms": 1e3 * seconds / args.epochs, "peak_bytes": runs[-1].peak_memory_bytes,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="+", choices=("refine", "audit", "epoch"))
+    parser.add_argument("--targets", nargs="*", default=[])
+    parser.add_argument("--nodes", type=int, nargs="*", default=[], help="of random graphs")
+    parser.add_argument("--workers", type=int, nargs="*", help="rows of bench_ray")
+    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--pivots", type=int, default=1000)
+    parser.add_argument("--refinements", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="a folder")
+    args = parser.parse_args()
+    device, root = resolve_device(args.device), data_folder(args.data_root)
+    for part in args.parts:
+        if part != "epoch":
+            file = "bench_ray.jsonl" if args.workers else "bench_refine.jsonl"
+            write_rows(args.out / file, part, device, whole_jobs(part, args, device))
+            continue
+        named = ({"target": t} | epochs(load_with_split(t, root), args) for t in args.targets)
+        write_rows(args.out / "bench_epoch.jsonl", "epoch", device, named)
+        drawn = ({"degree": 20.0} | epochs(random_graph(n, features=32), args) for n in args.nodes)
+        write_rows(args.out / "bench_scale.jsonl", "scale", device, drawn)
+
+
+if __name__ == "__main__":
+    main()

@@ -150,7 +150,7 @@ def blinded(data: Data) -> Data:
 
 
 def space_of(method: str) -> dict[str, tuple[Any, ...]]:
-    """Values by name; a dot in a name leads into nested settings."""
+    """Return values by name; a dot in a name leads into nested settings."""
     wider: Space = {**BACKBONES, "encoder": ("gcn",)} if method in WIDER else {}
     base = WIDER.get(method, method)
     if base != "graphglow":
@@ -159,53 +159,38 @@ def space_of(method: str) -> dict[str, tuple[Any, ...]]:
     return space | {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
 
 
-def encoded(value: Any) -> Any:
-    """A value as Optuna stores it: a scalar, or JSON."""
-    value = asdict(value) if is_dataclass(value) else value
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list | tuple) else value
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored values by dotted names as settings in settings: ``a.b`` is ``b`` of ``a``."""
+def draw(trial: optuna.Trial, space: Space) -> dict[str, Any]:
+    """Draw settings, ``a.b`` as ``b`` of ``a``; the trial keeps them as they were drawn."""
     out: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, values in space.items():
+        value = values[trial.suggest_categorical(name, range(len(values)))]
         *path, last = name.split(".")
         inner = out
         for step in path:
             inner = inner.setdefault(step, {})
-        is_json = isinstance(value, str) and value.startswith(("{", "["))
-        inner[last] = json.loads(value) if is_json else value
+        inner[last] = asdict(value) if is_dataclass(value) else value
+    trial.set_user_attr("settings", out)
     return out
 
 
 def score(method: str, target: Data, sources: list[Data], given: Any, args: Any) -> float:
-    """Mean validation accuracy of a trial over its seeds."""
-    runs = [
-        {"seed": s, "patience": args.patience, "device": args.device} for s in range(args.seeds)
-    ]
-    runs = [run | ({"epochs": args.epochs} if args.epochs else {}) for run in runs]
+    """Return the mean validation accuracy of settings over seeds."""
+    epochs = {"epochs": args.epochs} if args.epochs else {}
+    fixed = {"patience": args.patience, "device": args.device} | epochs
     base = WIDER.get(method, method)
     if base != "graphglow":
-        config = METHODS[base].config
-        results = [fit(base, target, config_of(config, given, **run)) for run in runs]
-        return fmean(result.val_accuracy for result in results)
+        configs = [config_of(METHODS[base].config, given, seed=s, **fixed) for s in args.seeds]
+        return fmean(fit(base, target, config).val_accuracy for config in configs)
     encoder = {n: v for n, v in given["transfer"].items() if n == "encoder"}
-    short = {"epochs": args.epochs} if args.epochs else {}
-    before = config_of(PretrainConfig, encoder | given["pretrain"], device=args.device, **short)
+    before = config_of(PretrainConfig, encoder | given["pretrain"], device=args.device, **epochs)
     learner = pretrain(sources, before)
-    configs = [config_of(PaperConfig, given["transfer"], **run) for run in runs]
+    configs = [config_of(PaperConfig, given["transfer"], seed=s, **fixed) for s in args.seeds]
     return fmean(transfer(target, learner, config).val_accuracy for config in configs)
 
 
 def search(method: str, target: Data, sources: list[Data], args: Any) -> dict[str, Any]:
-    """The row of a search."""
-    space = {name: [*map(encoded, values)] for name, values in space_of(method).items()}
-
-    def objective(trial: optuna.Trial) -> float:
-        drawn = {name: trial.suggest_categorical(name, values) for name, values in space.items()}
-        return score(method, target, sources, nested(drawn), args)
-
-    names = sorted(source.name for source in sources)
+    """Return the row of a search."""
+    space, names = space_of(method), sorted(source.name for source in sources)
     study = optuna.create_study(
         storage=args.storage,
         study_name=f"{method} on {key_of(target.name, names)}",
@@ -213,40 +198,42 @@ def search(method: str, target: Data, sources: list[Data], args: Any) -> dict[st
         sampler=optuna.samplers.TPESampler(seed=0, multivariate=True),
         load_if_exists=True,
     )
-    left = args.trials - len(study.trials)
-    study.optimize(objective, n_trials=max(0, left), catch=(InputError, MemoryError))
+    study.optimize(
+        lambda trial: score(method, target, sources, draw(trial, space), args),
+        n_trials=max(0, args.trials - len(study.trials)),
+        catch=(InputError, MemoryError),
+    )
     return {
         "experiment": "search", "method": method, "target": target.name, "sources": names or None,
-        "seeds_per_trial": args.seeds, "patience": args.patience, "budget": args.trials,
-        "trials": len(study.trials), "val_accuracy": study.best_value,
-        "settings": nested(study.best_params), "provenance": provenance(),
+        "seeds_per_trial": len(args.seeds), "patience": args.patience, "trials": len(study.trials),
+        "val_accuracy": study.best_value, "settings": study.best_trial.user_attrs["settings"],
+        "provenance": provenance(),
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("method", choices=["graphglow", *WIDER, *METHODS])
     parser.add_argument("--targets", nargs="+", required=True)
     parser.add_argument("--sources", nargs="+", default=[])
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--patience", type=int, default=100)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--storage", help="an Optuna URL; in memory by default")
     parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--results", type=Path, default=RESULTS)
     args = parser.parse_args()
-    path = args.results / "settings.json"
+    path = RESULTS / "settings.json"
     for name in args.targets:
         sources = [blinded(load_with_split(s, args.data_root)) for s in args.sources if s != name]
         row = search(args.method, blinded(load_with_split(name, args.data_root)), sources, args)
-        tuned: dict[str, Any] = dict(read_settings(path)) if path.exists() else {}
+        tuned: dict[str, Any] = dict(read_settings(path))
         new = dict.fromkeys((name, key_of(name, args.sources)), row["settings"])
         tuned[args.method] = {**tuned.get(args.method, {}), **new}
-        with atomic_path(path, make_folder=True) as temporary:
+        with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(tuned, indent=2, sort_keys=True) + "\n")
-        append_line(args.results / "search.jsonl", json.dumps(row))
+        append_line(RESULTS / "search.jsonl", json.dumps(row))
         print(f"{args.method} on {name}: {row['val_accuracy']:.3f} {row['settings']}", flush=True)
 
 

@@ -8,7 +8,7 @@ import torch
 
 import graphglow
 from graphglow.cli import main
-from graphglow.compare import Comparison, Line, Run, chance, splits_of
+from graphglow.compare import Comparison, Line, chance, splits_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.lab.open_world import methods
 from tiny_graphs import small_data
@@ -60,18 +60,16 @@ def test_too_few_labels_are_refused():
         graphglow.compare(data)
 
 
-def runs(*right, nodes=None):
-    return [
-        Run(torch.arange(len(r)) if nodes is None else nodes, r.double(), 0.5, 1.0) for r in right
-    ]
+def runs(*right):
+    return torch.stack(right).double()
 
 
 def test_chance_counts_nodes_and_seeds():
     right, wrong = torch.ones(100), torch.arange(100) % 2
-    assert chance(runs(right), runs(wrong), 100) < 1e-6
-    assert chance(runs(right), runs(right), 100) == 1
+    assert chance(runs(right), runs(wrong)) < 1e-6
+    assert chance(runs(right), runs(right)) == 1
     mixed = runs(right, 0 * right)
-    assert chance(mixed, mixed[::-1], 100) > 0.9
+    assert chance(mixed, mixed.flip(0)) > 0.9
 
 
 def normal_p(z):
@@ -82,8 +80,8 @@ def test_chance_of_one_run_is_a_z_test_over_nodes():
     apart = torch.tensor([1.0] * 30 + [-1.0] * 10 + [0.0] * 60)
     best, other = apart.clamp_min(0), (-apart).clamp_min(0)
     z = apart.mean() / (apart.var() / 100).sqrt()
-    assert chance(runs(best), runs(other), 100) == pytest.approx(normal_p(float(z)))
-    twice = chance(runs(best.repeat(2)), runs(other.repeat(2)), 200)
+    assert chance(runs(best), runs(other)) == pytest.approx(normal_p(float(z)))
+    twice = chance(runs(best.repeat(2)), runs(other.repeat(2)))
     z = apart.mean() / (apart.repeat(2).var() / 200).sqrt()
     assert twice == pytest.approx(normal_p(float(z)))
 
@@ -91,7 +89,7 @@ def test_chance_of_one_run_is_a_z_test_over_nodes():
 def test_chance_adds_the_variance_of_seeds_to_that_of_nodes():
     first, second = torch.tensor([1.0] * 50 + [0.0] * 50), torch.tensor([1.0] * 10 + [0.0] * 90)
     none = torch.zeros(100)
-    found = chance(runs(first, second), runs(none, none), 100)
+    found = chance(runs(first, second), runs(none, none))
     nodes = ((first + second) / 2).var() / 100
     seeds = torch.tensor([0.5, 0.1]).var() / 2
     assert found == pytest.approx(normal_p(0.3 / float(nodes + seeds) ** 0.5), rel=1e-5)

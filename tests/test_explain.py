@@ -115,7 +115,7 @@ def test_the_parts_of_a_result_are_its_logits(name):
 
 def test_a_message_is_the_last_hidden_layer_times_the_last_weight(by_paper):
     """The decomposition of the GCN by hand: lambda A_uv + (1 - lambda) L_uv, times (h_v W)_c."""
-    latent, u = by_paper.refinement.latent, 5
+    latent, u = by_paper.latent, 5
 
     def dense(part):
         gamma = part.gamma()
@@ -175,7 +175,7 @@ def test_against_explains_the_lead_over_another_class(by_paper):
 
 
 def test_refined_edges_have_their_probability(by_evidence):
-    ends, probability = by_evidence.edge_index.tolist(), by_evidence.edge_probability
+    ends, probability = by_evidence.edges.edge_index.tolist(), by_evidence.edges.edge_probability
     joined = {v: float(p) for u, v, p in zip(*ends, probability, strict=True) if u == 6}
     why = by_evidence.explain("n6", 10**6)
     told = {one.details.get("node"): one.details.get("probability") for one in why.contributions}
@@ -188,12 +188,14 @@ def test_a_saved_result_explains_the_same(by_evidence, tmp_path):
     by_evidence.save(tmp_path / "r.safetensors")
     loaded = TransferResult.load(tmp_path / "r.safetensors")
     assert loaded.explain("n5") == by_evidence.explain("n5")
-    u, v = by_evidence.edge_index[:, 0].tolist()
+    u, v = by_evidence.edges.edge_index[:, 0].tolist()
     for one in (by_evidence, loaded):
         why = one.explain_pair(f"n{u}", f"n{v}")
-        kept = bool(by_evidence.edge_in_input[0])
+        kept = bool(by_evidence.edges.edge_in_input[0])
         assert why.facts["outcome"] == ("kept" if kept else "added")
-        assert why.probability == pytest.approx(float(by_evidence.edge_probability[0]), abs=1e-6)
+        assert why.probability == pytest.approx(
+            float(by_evidence.edges.edge_probability[0]), abs=1e-6
+        )
         assert total(why) == pytest.approx(why.score, abs=1e-5)
 
 

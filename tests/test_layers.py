@@ -24,9 +24,9 @@ ORDER = (
     "evidence",
     "auditing",
     "pretrained",
-    "metrics scores messages verdict",
-    "result transfer_results",
-    "predict refine audit explain new_nodes pretrain transfer sklearn_api pyg_api",
+    "scores messages verdict",
+    "result",
+    "predict refine audit explain inductive pretrain transfer sklearn_api pyg_api",
     "competitors",
     "lab",
     "compare demo",
@@ -191,7 +191,7 @@ def test_torch_load_reads_weights_only():
 @pytest.mark.parametrize(
     "source",
     [
-        "from graphglow.transfer_results import EvidenceResult",
+        "from graphglow.result import TransferResult",
         "import graphglow.transfer",
         "from graphglow import transfer",
     ],

@@ -204,7 +204,7 @@ def test_a_new_node_is_explained(paper):
     x, edges = copy_of(made, [3, 9])
     found = made.predict_new(x, edges)
     assert found.to_frame().id.tolist() == [140, 141]
-    why = found.explain(140, top_k=100)
+    why = found.result.explain(140, top_k=100)
     assert why.facts["label"] is None
     assert why.facts["predicted"] == found.to_frame().predicted[0]
     assert why.probability == pytest.approx(float(found.predict_proba()[0].max()), abs=1e-5)
@@ -212,7 +212,7 @@ def test_a_new_node_is_explained(paper):
     joined = {one["node"] for one in details if one["input_edge"]}
     assert set(edges[1][edges[0] == 40].tolist()) <= joined
     if not paper:
-        pair = found.explain_pair(140, 103)
+        pair = found.result.explain_pair(140, 103)
         assert sum(one.value for one in pair.contributions) == pytest.approx(pair.score, abs=1e-3)
     with pytest.raises(InputError, match="ids that no node has yet; got 103"):
         made.predict_new(x, edges, node_id=[103, 200])

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,16 +15,15 @@ from command_line import ring_arrays
 from graphglow import device
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, FixedStructure
-from graphglow.gnn.train import Epoch
+from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck
 from graphglow.graph import check_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.pretrained import load_learner
-from graphglow.result import TransferResult
+from graphglow.result import RefinedEdges, TransferResult
 from graphglow.settings import TransferConfig
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.transfer import INPUT_WEIGHTS, Trained, input_weight_by_leave_one_out, transfer
-from graphglow.transfer_results import REFINED_EDGES, EvidenceResult
-from tiny_graphs import same_tensors, small_data
+from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 FEW = 40
 """Nodes; a quarter of them validate."""
@@ -58,15 +58,15 @@ def assert_same(one, other):
 
 
 def assert_same_edges(one, other):
-    for name in REFINED_EDGES:
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    for name in RefinedEdges._fields:
+        assert torch.equal(getattr(one.edges, name), getattr(other.edges, name)), name
 
 
 # What it gives back
 
 
 def test_the_default_is_the_universal_learner_frozen(result):
-    assert isinstance(result, EvidenceResult)
+    assert result.edges is not None
     assert same_tensors(result.learner, load_learner("universal"))
     torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(FEW))
     facts = result.summary()
@@ -120,7 +120,7 @@ def test_validation_chooses_among_gnns_that_are_each_trained_alone(result):
 
 def test_log_loss_decides_between_equal_accuracies():
     def trained(accuracy, loss):
-        return Trained(0.0, None, [Epoch("g", 1, 0.0, loss, accuracy, 1)], None)
+        return Trained(0.0, None, [Epoch("g", 1, 0.0, loss, accuracy, 1)], None, 0.0)
 
     assert trained(0.8, 0.5).score > trained(0.8, 0.6).score > trained(0.7, 0.1).score
 
@@ -187,16 +187,16 @@ def test_who_needs_validation_nodes(tmp_path):
 
 def test_a_node_keeps_as_many_refined_edges_as_it_is_told(result):
     sparse = transfer(few(), config=config(top_k=2, epochs=1))
-    assert 0 < sparse.edge_index.shape[1] < result.edge_index.shape[1]
-    assert sparse.edge_index.shape[1] <= 2 * 2 * FEW
+    assert 0 < sparse.edges.edge_index.shape[1] < result.edges.edge_index.shape[1]
+    assert sparse.edges.edge_index.shape[1] <= 2 * 2 * FEW
 
 
 def test_a_graph_without_edges_gets_some():
     data = few()
     plain = Data(**{name: data[name] for name in data.keys() if name != "edge_index"})  # noqa: SIM118
     found = transfer(plain, config=config())
-    assert found.edge_index.shape[1] > 0
-    assert not found.edge_in_input.any()
+    assert found.edges.edge_index.shape[1] > 0
+    assert not found.edges.edge_in_input.any()
     assert found.predict_new(plain.x[:3]).predict_proba().isfinite().all()
 
 
@@ -232,13 +232,80 @@ def test_every_backbone_runs(backbone):
             found.predict_new(found.data.x[:1])
 
 
+# A rare class, and no features
+
+
+def test_luck_is_the_majority_and_one_standard_error():
+    labels = torch.tensor([0] * 90 + [1] * 10)
+    assert accuracy_by_luck(labels) == pytest.approx(0.9 + math.sqrt(0.9 * 0.1 / 100))
+    weight = torch.tensor([100 / 180] * 90 + [100 / 20] * 10)
+    spread = (90 * (100 / 180) ** 2 + 10 * 5**2) / 100
+    by_class = accuracy_by_luck(labels, weight)
+    assert by_class == pytest.approx(0.5 + math.sqrt(0.25 * spread / 100))
+    assert accuracy_by_luck(torch.zeros(5, dtype=torch.int64)) == 1
+
+
+@pytest.mark.parametrize(("last", "kept"), [(0.94, 3), (0.99, 4)])
+def test_where_a_class_is_rare_a_lucky_node_does_not_choose_the_epoch(monkeypatch, last, kept):
+    """Untrained weights get a node more right than the majority class does: 0.95."""
+    data = small_data(num_nodes=400)
+    data.y = (torch.arange(400) % 17 == 0).long()
+    scores = iter([(0.9, 0.95), (0.5, 0.94), (0.4, 0.94), (0.6, last)])
+
+    def validate(task):
+        loss, accuracy = next(scores)
+        return torch.tensor(loss), torch.tensor(accuracy, dtype=torch.float64)
+
+    monkeypatch.setattr(GNNTask, "validate", validate)
+    found = transfer(data, config=config(epochs=4, input_weight=0.5))
+    assert 0.95 < found.least_accuracy < 0.99
+    assert found.best_epoch.epoch == kept
+
+
+def bare(**changes):
+    """A graph whose edges alone tell its classes apart."""
+    data = small_data(num_nodes=90, homophily=0.95, **changes)
+    data.x = torch.ones(90, 1)
+    return check_graph(data)
+
+
+@pytest.mark.parametrize("paper", [False, True])
+def test_without_features_nodes_are_told_apart_by_their_edges(paper, tmp_path):
+    kind = (learner(), transfer_config(epochs=60)) if paper else ("universal", config(epochs=60))
+    found = transfer(bare(), *kind)
+    assert found.data.x.shape == (90, 1)
+    assert found.x.shape == (90, 32)
+    majority = found.controls()["majority"]["test_accuracy"]
+    assert found.test_accuracy > majority + 0.3
+    found.save(tmp_path / "r.safetensors")
+    loaded = TransferResult.load(tmp_path / "r.safetensors")
+    assert torch.equal(loaded.predict_proba(), found.predict_proba())
+
+
+def test_a_new_node_without_features_is_known_by_its_edges():
+    data = bare()
+    found = transfer(data, config=config(epochs=60))
+    unchanged = found.predict_new(torch.empty(0, 0)).result
+    torch.testing.assert_close(unchanged.x, found.x)
+    old = int(data.edge_index[0].bincount().argmax())
+    mine = data.edge_index[1][data.edge_index[0] == old]
+    edges = torch.stack([torch.full_like(mine, 90), mine])
+    copied = found.predict_new(torch.empty(1, 0), edges).result
+    torch.testing.assert_close(copied.x[90], copied.x[old], atol=0.05, rtol=0)
+    torch.testing.assert_close(copied.logits[90], copied.logits[old], atol=0.2, rtol=0)
+
+
+def test_a_graph_with_features_gets_no_columns(result):
+    assert result.basis is None
+    assert torch.equal(result.x, result.data.x)
+
+
 # Files
 
 
 def test_a_saved_result_is_the_same_when_loaded(result, tmp_path):
     result.save(tmp_path / "r.safetensors")
     loaded = TransferResult.load(tmp_path / "r.safetensors")
-    assert isinstance(loaded, EvidenceResult)
     assert_same(result, loaded)
     assert loaded.config == result.config
     assert loaded.summary() == result.summary()
@@ -259,7 +326,7 @@ DAMAGE = {
     "an edge to nowhere": set_tensor("refined.edge_index", lambda t: t + 1000),
     "weights of another shape": set_tensor("learner.logit_scale", lambda t: t[1:]),
     "NaN": set_tensor("learner.logit_scale", lambda t: t * float("nan")),
-    "no lambda": lambda tensors, meta: meta.pop("input_weight"),
+    "no lambda": lambda tensors, meta: meta["run"].pop("input_weight"),
     "a foreign setting": lambda tensors, meta: meta["config"].update(speed=1),
     "another version": lambda tensors, meta: meta["learner"].update(evidence_version=99),
     "no edges": lambda tensors, meta: tensors.pop("refined.edge_index"),
@@ -285,7 +352,7 @@ def test_new_nodes_are_predicted_on_the_graph_refined_again(result, edges):
     assert torch.equal(found.predict_proba(), result.predict_new(x, edges).predict_proba())
     whole = found.result
     assert whole.gnn is result.gnn
-    assert int(whole.edge_index.max()) >= FEW  # a new node has refined edges
+    assert int(whole.edges.edge_index.max()) >= FEW  # a new node has refined edges
     assert torch.equal(found.predict_proba(), whole.predict_proba()[FEW:])
     with pytest.raises(InputError, match="the 8 columns of training"):
         result.predict_new(x[:, 1:], edges)

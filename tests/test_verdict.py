@@ -5,8 +5,8 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.metrics import metrics_of
-from graphglow.verdict import Accuracies, Homophily, homophily, verdict_of
+from graphglow.scores import scores_of
+from graphglow.verdict import Accuracies, EdgeShares, edge_shares, verdict_of
 from tiny_graphs import small_data
 
 WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
@@ -28,7 +28,7 @@ FALL = Accuracies(0.8, 0.3, gained=1, lost=26, nodes=50)
     ],
 )
 def test_a_verdict_gives_its_reason(edges, right, begins):
-    found = verdict_of(edges and Homophily(*edges[:2], (70, 1200), edges[2]), right, **WORDS)
+    found = verdict_of(edges and EdgeShares(*edges[:2], (70, 1200), edges[2]), right, **WORDS)
     assert found.sentence.startswith(begins)
     if edges:
         assert f"{edges[0]:.1%} of 70 of the input's" in found.sentence
@@ -52,7 +52,7 @@ def test_edges_are_compared_by_those_that_one_of_the_graphs_has(dropped, added, 
 
     kept = edges(10, 10)
     before, after = (torch.cat([kept, edges(*own)], 1) for own in (dropped, added))
-    assert homophily(Data(y=y, edge_index=before), after).sign == sign
+    assert edge_shares(Data(y=y, edge_index=before), after).sign == sign
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_accuracies_are_compared_by_the_nodes_that_one_of_the_two_gets_right(gai
 
 def test_a_bad_verdict_is_a_warning():
     with pytest.warns(graphglow.InputWarning, match=r"worse: 54.9% of"):
-        verdict_of(Homophily(0.737, 0.549, (70, 90), -1), None, **WORDS).warn()
+        verdict_of(EdgeShares(0.737, 0.549, (70, 90), -1), None, **WORDS).warn()
 
 
 def test_homophily_reads_validation_labels_and_never_those_of_test():
@@ -78,10 +78,10 @@ def test_homophily_reads_validation_labels_and_never_those_of_test():
     masks = {name: torch.zeros(4, dtype=torch.bool) for name in ("train_mask", "val_mask")}
     masks["train_mask"][:2], masks["val_mask"][2] = True, True
     data = Data(y=torch.tensor([0, 0, 1, 1]), edge_index=edges, num_nodes=4, **masks)
-    assert homophily(data, edges) == (0.0, 0.0, (1, 1), 0)  # 1 - 2, whose end is of validation
-    assert homophily(data, edges[:, :1]) == (0.5, 1.0, (2, 1), 0)  # only 0 - 1 is in both
-    assert homophily(data, edges[:, 2:]) is None
-    assert homophily(Data(edge_index=edges, num_nodes=4), edges) is None
+    assert edge_shares(data, edges) == (0.0, 0.0, (1, 1), 0)  # 1 - 2, whose end is of validation
+    assert edge_shares(data, edges[:, :1]) == (0.5, 1.0, (2, 1), 0)  # only 0 - 1 is in both
+    assert edge_shares(data, edges[:, 2:]) is None
+    assert edge_shares(Data(edge_index=edges, num_nodes=4), edges) is None
 
 
 @pytest.fixture(scope="module")
@@ -139,19 +139,19 @@ def test_metrics_are_of_the_test_nodes(data, result):
     assert found["nodes"] == int(data.test_mask.sum())
     assert found["accuracy"] == pytest.approx(result.test_accuracy)
     assert sum(map(sum, found["confusion"])) == found["nodes"]
-    assert 0 <= found["calibration_error"] <= 1
+    right = sum(row[c] for c, row in enumerate(found["confusion"]))
+    assert right == round(found["accuracy"] * found["nodes"])
 
 
-def test_metrics_by_hand():
+def test_scores_by_hand():
     y = torch.tensor([0, 0, 0, 1])
     p = torch.tensor([[0.95, 0.05], [0.85, 0.15], [0.25, 0.75], [0.35, 0.65]])
-    found = metrics_of(y, p, ["a", "b"])
-    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 1) / 2)
-    assert found["f1_macro"] == pytest.approx((0.8 + 2 / 3) / 2)
-    assert found["auc"] == pytest.approx(2 / 3)
-    assert found["confusion"] == [[2, 1], [0, 1]]
-    assert found["calibration_error"] == pytest.approx((0.05 + 0.15 + 0.75 + 0.35) / 4)
-    assert metrics_of(y[:3], p[:3], ["a", "b"])["auc"] is None  # one class
+    found = scores_of(y, p)
+    assert found.balanced_accuracy == pytest.approx((2 / 3 + 1) / 2)
+    assert found.f1_macro == pytest.approx((0.8 + 2 / 3) / 2)
+    assert found.auroc == pytest.approx(2 / 3)
+    assert found.calibration_error == pytest.approx((0.05 + 0.15 + 0.75 + 0.35) / 4)
+    assert scores_of(y[:3], p[:3]).auroc is None  # one class
 
 
 def test_no_test_nodes_have_no_metrics(data):

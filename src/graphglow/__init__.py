@@ -34,7 +34,7 @@ _NAMES = {
     "graph": "load_graph synthetic_graph write_graph",
     "graph.load": "describe",
     "graph.write": "to_networkx",
-    "new_nodes": "NewPredictions",
+    "inductive": "NewPredictions",
     "paper": "StructureLearner",
     "predict": "Prediction predict",
     "pretrain": "pretrain",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from graphglow.graph import write_graph as write_graph
     from graphglow.graph.load import describe as describe
     from graphglow.graph.write import to_networkx as to_networkx
-    from graphglow.new_nodes import NewPredictions as NewPredictions
+    from graphglow.inductive import NewPredictions as NewPredictions
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction, predict as predict
     from graphglow.pretrain import pretrain as pretrain

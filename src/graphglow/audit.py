@@ -1,4 +1,4 @@
-"""``graphglow.audit``: which edges of a graph look wrong, which are missing, which labels doubtful.
+"""``graphglow.audit``: edges that look wrong, pairs that look like missing edges, doubtful labels.
 
 The auditor is frozen and its evidence is computed in closed form: nothing is trained on the graph.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -27,7 +28,6 @@ from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
 from graphglow.graph.write import class_names, node_place, own_ids
-from graphglow.linalg.pairs import is_edge
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import FOLDER, evidence_learner
 
@@ -37,16 +37,16 @@ SHIPPED = FOLDER / f"{AUDIT}.safetensors"
 FEWEST = 10
 """Edges below which nothing can be said."""
 MOST_EXPLAINED = 10_000
-"""Suspects that the table says the evidence against of: the most doubtful."""
+"""Suspects, the most doubtful ones, whose evidence is listed."""
 MOST_REFINED = 50_000
 """Nodes up to which ``probability_same_class`` is computed."""
 SPEAKS = 0.25
-"""Log-odds from which evidence counts as speaking for or against an edge."""
+"""Log-odds from which evidence counts as speaking against an edge."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What the auditor found in one graph; tables are made when they are asked for."""
+    """What the auditor found in one graph; tables are made on demand."""
 
     data: Data
     graph: Graph
@@ -60,18 +60,18 @@ class Audit:
 
     @property
     def false_share(self) -> FalseShare:
-        """Estimated share of false edges: ``estimate``, and ``low`` and ``high`` of 90 %."""
+        """Estimated share of false edges, with a 90 % interval: ``estimate``, ``low``, ``high``."""
         return self.findings.false_share
-
-    @property
-    def probability_real(self) -> Tensor:
-        """Of each edge of :attr:`edges`: [M]."""
-        return self.findings.edge_log_odds.sigmoid()
 
     @property
     def edges(self) -> Tensor:
         """Each edge once, as node numbers low < high, sorted: [2, M]."""
         return self.findings.edges
+
+    @property
+    def probability_real(self) -> Tensor:
+        """The probability that each edge of :attr:`edges` is real: [M]."""
+        return self.findings.edge_log_odds.sigmoid()
 
     @property
     def verdict(self) -> str:
@@ -92,20 +92,20 @@ class Audit:
         )
 
     @cached_property
-    def suspects(self) -> Any:
-        """Every edge once, the most doubtful first, as a DataFrame.
+    def suspects(self) -> pd.DataFrame:
+        """Every edge once, the most doubtful first.
 
         Columns: ``source``, ``target`` (your ids, in the direction that the graph lists first),
         ``weight`` where the graph has weights, ``probability_real``, ``probability_same_class``
-        (where there are labels) and ``against``: the kinds of evidence that spoke against the
-        edge, the strongest first.
+        (where there are labels) and ``against``: the kinds of evidence against the edge, the
+        strongest first.
         """
-        import pandas as pd
-
         order = self.findings.edge_log_odds.argsort()
-        pairs = self.findings.edges[:, order]
-        source, target = self._as_listed(pairs)
-        columns: dict[str, Any] = {"source": self._ids(source), "target": self._ids(target)}
+        pairs = self.edges[:, order]
+        listed = self._keys(self.data.edge_index).to(pairs.device)
+        turned = ~torch.isin(self._keys(pairs), listed)  # listed from high to low alone
+        ends = torch.where(turned, pairs.flip(0), pairs)
+        columns: dict[str, Any] = {"source": self._ids(ends[0]), "target": self._ids(ends[1])}
         if self.graph.weight is not None:
             columns["weight"] = self.graph.weight[order].cpu().numpy()
         columns["probability_real"] = self.probability_real[order].cpu().numpy()
@@ -114,34 +114,30 @@ class Audit:
         return pd.DataFrame(columns)
 
     @cached_property
-    def missing(self) -> Any:
-        """Pairs without an edge that look like edges, the best first, as a DataFrame.
+    def missing(self) -> pd.DataFrame:
+        """Pairs without an edge that look like edges, the best first.
 
         Columns: ``source``, ``target``, ``probability_real`` and ``probability_same_class``; as
         many as there are edges, or ``top``.
         """
-        import pandas as pd
-
-        pairs, chance = self._listed
+        order = self._best_missing
+        pairs = self.findings.pairs[:, order]
         columns = {"source": self._ids(pairs[0]), "target": self._ids(pairs[1])}
-        columns |= {"probability_real": chance.cpu().numpy()}
+        columns["probability_real"] = self.findings.pair_log_odds[order].sigmoid().cpu().numpy()
         return pd.DataFrame(columns | {"probability_same_class": self._same_class(pairs)})
 
     @property
-    def _listed(self) -> tuple[Tensor, Tensor]:
-        """Pairs of :attr:`missing` and how likely each is an edge: [2, K], [K]."""
-        most = self.findings.edges.shape[1] if self.top is None else self.top
-        order = self.findings.pair_log_odds.argsort(descending=True)[:most]
-        return self.findings.pairs[:, order], self.findings.pair_log_odds[order].sigmoid()
+    def _best_missing(self) -> Tensor:
+        """Places of the pairs of :attr:`missing`: [K]."""
+        most = self.edges.shape[1] if self.top is None else self.top
+        return self.findings.pair_log_odds.argsort(descending=True)[:most]
 
     @cached_property
-    def labels(self) -> Any:
-        """Labelled nodes, the most doubtful label first, by cleanlab on predictions that a node's
-        own label has no part in, as a DataFrame: ``id``, ``label``, ``suggested``, ``quality``
-        (0 to 1) and ``doubtful``. Only labels in ``train_mask`` are looked at.
-        """
-        import pandas as pd
+    def labels(self) -> pd.DataFrame:
+        """Labels in ``train_mask``, the most doubtful first, by cleanlab on leave-one-out classes.
 
+        Columns: ``id``, ``label``, ``suggested``, ``quality`` (0 to 1) and ``doubtful``.
+        """
         refined, graph = self.refined, self.graph
         if refined is None or refined.probabilities is None:
             raise InputError(
@@ -153,30 +149,25 @@ class Audit:
             from cleanlab.rank import get_label_quality_scores
         except ImportError as error:
             raise InputError(
-                "audit.labels needs cleanlab; got a Python without it "
-                '(pip install "graphglow[audit]")'
+                'audit.labels needs cleanlab: pip install "graphglow[audit]"'
             ) from error
         given = graph.classes.cpu().numpy()
-        labelled = self._rank[graph.labelled]
-        chances = refined.probabilities[labelled][:, graph.seen].double().cpu().numpy()
+        probabilities = refined.probabilities[self._rank[graph.labelled]][:, graph.seen]
+        chances = probabilities.double().cpu().numpy()
         chances = chances / chances.sum(1, keepdims=True)
-        quality = get_label_quality_scores(given, chances)
-        doubtful = find_label_issues(given, chances, n_jobs=1)
         names = np.array(class_names(self.data, graph.num_classes))[graph.seen.cpu().numpy()]
-        frame = pd.DataFrame(
-            {
-                "id": self._ids(graph.labelled),
-                "label": names[given],
-                "suggested": names[chances.argmax(1)],
-                "quality": quality,
-                "doubtful": doubtful,
-            }
-        )
-        return frame.sort_values("quality", kind="stable", ignore_index=True)
+        columns = {
+            "id": self._ids(graph.labelled),
+            "label": names[given],
+            "suggested": names[chances.argmax(1)],
+            "quality": get_label_quality_scores(given, chances),
+            "doubtful": find_label_issues(given, chances, n_jobs=1),
+        }
+        return pd.DataFrame(columns).sort_values("quality", kind="stable", ignore_index=True)
 
     @cached_property
     def refined(self) -> RefinedGraph | None:
-        """What the evidence learner says of classes; None without labels, or on large graphs.
+        """The graph as the evidence learner sees it; None without labels, or on large graphs.
 
         Its node i is ``findings.order[i]``.
         """
@@ -185,7 +176,7 @@ class Audit:
         learner = evidence_learner().to(self.graph.device)
         with torch.no_grad():
             generator = torch.Generator().manual_seed(self.seed)
-            listed = self._rank[self._listed[0]].sort(0).values
+            listed = self._rank[self.findings.pairs[:, self._best_missing]].sort(0).values
             return refine_graph(learner, self.findings.inputs.graph, generator, also=listed)
 
     @cached_property
@@ -197,28 +188,27 @@ class Audit:
 
         ``drop=0`` keeps all edges and ``add=1`` adds none. An edge that is listed in both
         directions loses both; new ones are listed in both, with the mean weight where the graph
-        has weights. Self-loops, nodes and everything else stay as they are.
+        has weights. Self-loops, nodes and everything else stay.
         """
         in_unit_interval("drop", drop)
         in_unit_interval("add", add)
-        nodes = self.graph.num_nodes
-        gone = self.edges[:, self.probability_real < drop].cpu()
-        new = self.findings.pairs[:, self.findings.pair_log_odds.sigmoid() > add].cpu()
-        data = self.data
-        index = data.edge_index
-        key = index.amin(0) * nodes + index.amax(0)
-        kept = ~torch.isin(key, gone[0] * nodes + gone[1])
-        repaired = data.edge_subgraph(kept)
+        data, nodes = self.data, self.graph.num_nodes
+        dropped = self._keys(self.edges[:, self.probability_real < drop]).cpu()
+        repaired = data.edge_subgraph(
+            ~torch.isin(self._keys(data.edge_index.sort(0).values), dropped)
+        )
         for name in MADE:  # no longer of nearest neighbours alone
             repaired.pop(name, None)
         if repaired.num_nodes != nodes:
             repaired.num_nodes = nodes
+        new = self.findings.pairs[:, self.findings.pair_log_odds.sigmoid() > add].cpu()
         if new.shape[1] == 0:
             return repaired
-        ours = ("edge_index", "edge_weight")
-        if others := [name for name in data.edge_attrs() if name not in ours]:
+        known = ("edge_index", "edge_weight")
+        if others := [name for name in data.edge_attrs() if name not in known]:
             raise InputError(
-                f"new edges need add=1 where edges have attributes of their own; got {others}"
+                f"New edges would have no {', '.join(others)}. Add none (add=1), or remove these "
+                "attributes."
             )
         repaired.edge_index = torch.cat([repaired.edge_index, new, new.flip(0)], 1)
         weight = repaired.get("edge_weight")
@@ -230,70 +220,53 @@ class Audit:
 
     def explain(self, source: Any, target: Any) -> Explanation:
         """Say what speaks for and against an edge between two nodes, called by your own ids."""
-        return self.explained([(self.node(source), self.node(target))])[0]
+        nodes = self.graph.num_nodes
+        places = [node_place(self.data, nodes, name) for name in (source, target)]
+        return self.explained([(places[0], places[1])])[0]
 
     def explained(self, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
-        """:meth:`explain` of several pairs, as node numbers."""
+        """:meth:`explain` several pairs of node numbers."""
         if not pairs:
             return []
         graph, ids = self.graph, own_ids(self.data, self.graph.num_nodes)
-        both = torch.tensor(pairs, device=graph.device).T
-        both = torch.stack([both.amin(0), both.amax(0)])
+        both = torch.tensor(pairs, device=graph.device).T.sort(0).values
         if bool((both[0] == both[1]).any()):
             raise InputError("a pair must be two different nodes; got one twice")
-        joined = is_edge(graph.links, both)
-        found = {}
-        for missing in (False, True):
-            here = (joined != missing).nonzero()[:, 0]
-            shares = self.auditor.explain(self.findings, both[:, here], missing=missing)
-            for k, i in enumerate(here.tolist()):
-                found[i] = {name: float(values[k]) for name, values in shares.items()}
+        shares = self.auditor.explain(self.findings, both)
         return [
-            explain_edge((ids[u], ids[v]), found[i], *surroundings(graph.links, ids, (u, v)))
+            explain_edge(
+                (ids[u], ids[v]),
+                {name: float(values[i]) for name, values in shares.items()},
+                *surroundings(graph.links, ids, (u, v)),
+            )
             for i, (u, v) in enumerate(pairs)
         ]
 
-    def node(self, name: Any) -> int:
-        """The number of a node by its own id."""
-        return node_place(self.data, self.graph.num_nodes, name)
-
     def _ids(self, nodes: Tensor) -> Any:
-        ids = np.asarray(own_ids(self.data, self.graph.num_nodes))
-        return ids[nodes.cpu().numpy()]
+        return np.asarray(own_ids(self.data, self.graph.num_nodes))[nodes.cpu().numpy()]
 
-    def _as_listed(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends of pairs in the direction that the graph lists, low to high where it has both."""
-        index, nodes = self.data.edge_index, self.graph.num_nodes
-        listed = (index[0] * nodes + index[1]).to(pairs.device)
-        turned = ~torch.isin(pairs[0] * nodes + pairs[1], listed)
-        return torch.where(turned, pairs[1], pairs[0]), torch.where(turned, pairs[0], pairs[1])
+    def _keys(self, pairs: Tensor) -> Tensor:
+        """One number per pair: [2, M] -> [M]."""
+        return pairs[0] * self.graph.num_nodes + pairs[1]
 
     def _same_class(self, pairs: Tensor) -> Any:
-        """Whether both ends are of one class; NaN without labels, or on large graphs: [K]."""
-        found = np.full(pairs.shape[1], np.nan, dtype=np.float32)
-        refined = self.refined
-        if refined is None:
-            return found
-        nodes = self.graph.num_nodes
-        key = refined.pairs.amin(0) * nodes + refined.pairs.amax(0)
-        key, order = key.sort()
-        pairs = self._rank[pairs]
-        wanted = pairs.amin(0) * nodes + pairs.amax(0)
-        place = torch.searchsorted(key, wanted).clamp_max(len(key) - 1)
-        hit = (key[place] == wanted).cpu().numpy()
-        found[hit] = refined.pair_probability[order][place].cpu().numpy()[hit]
-        return found
+        """The probability that both ends are of one class; NaN where it is not computed: [K]."""
+        if self.refined is None:
+            return np.full(pairs.shape[1], np.nan, dtype=np.float32)
+        known, wanted = (
+            self._keys(p.sort(0).values).cpu().numpy()
+            for p in (self.refined.pairs, self._rank[pairs])
+        )
+        return pd.Series(self.refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
 
     def _against(self, pairs: Tensor) -> list[str]:
         """The kinds of evidence against each of the most doubtful pairs; blank for the others."""
-        some = pairs[:, :MOST_EXPLAINED]
-        shares = self.auditor.explain(self.findings, some, missing=False)
-        names = [name for name in shares if name != "this graph"]
-        values = torch.stack([shares[name] for name in names], 1).cpu()
+        shares = self.auditor.explain(self.findings, pairs[:, :MOST_EXPLAINED])
+        shares.pop("this graph")
         words = []
-        for row in values.tolist():
-            spoke = sorted((v, n) for v, n in zip(row, names, strict=True) if v < -SPEAKS)
-            words.append(", ".join(n for _, n in spoke))
+        for row in torch.stack([*shares.values()], 1).tolist():
+            against = sorted((v, n) for v, n in zip(row, shares, strict=True) if v < -SPEAKS)
+            words.append(", ".join(name for _, name in against))
         return words + [""] * (pairs.shape[1] - len(words))
 
 
@@ -310,17 +283,16 @@ def audit(
 ) -> Audit:
     """Say which edges of a graph look false and which are missing; nothing is trained.
 
-    Edges are taken as undirected, a pair in both directions once; weights and edge attributes are
-    no evidence. Self-loops are passed over. Labels are not needed; those in ``train_mask`` are
-    evidence too (without a mask, all).
+    Edges count as undirected. Their weights and attributes are no evidence; self-loops are not
+    judged. Labels are not needed; those in ``train_mask`` (without a mask, all) are evidence.
 
     Args:
         data: A PyG ``Data`` (``x`` and ``y`` may be absent), or anything that
             :func:`graphglow.load_graph` takes: a name, tables, a NetworkX graph.
-        auditor: ``"audit"``, the one that comes with the package, a file, or the auditor itself.
+        auditor: ``"audit"``, which comes with the package, ``"untrained"``, a file, or an Auditor.
         missing: Whether to look for missing edges too.
-        top: How many missing pairs to list; as many as there are edges if None.
-        seed: Of the randomised SVD and of the pairs that edges are compared with.
+        top: How many missing pairs to list; None: as many as there are edges.
+        seed: Seeds the randomised SVD and the pairs that edges are compared with.
         device: Where to compute.
         workers: Ray workers that share the work; see :func:`graphglow.refine`.
         ray: ``"local"``, or the address of a Ray cluster.
@@ -341,29 +313,25 @@ def audit(
             f"pairs of nodes without one; got {edges} edges on {nodes} nodes"
         )
     order = by_content(graph)
-    again = reordered(data, order)
-    looked_at = graph if again is data else known_graph(again, place)
-    found = copy.deepcopy(found).to(place)  # the caller's stays where it is
+    ordered = reordered(data, order)
+    sorted_graph = graph if ordered is data else known_graph(ordered, place)
+    moved = copy.deepcopy(found).to(place)  # the caller's stays where it is
     with out_of_memory_hint(f"auditing {data.get('name', 'this graph')}", SMALLER):
-        findings = found.examine(
-            looked_at, order, seed=seed, missing=missing, map_blocks=map_blocks
+        findings = moved.examine(
+            sorted_graph, order, seed=seed, missing=missing, map_blocks=map_blocks
         )
-    return Audit(data, graph, found, findings, top, seed)
+    return Audit(data, graph, moved, findings, top, seed)
 
 
 def load_auditor(auditor: Auditor | str | Path = AUDIT) -> Auditor:
     """Return the auditor that ``auditor`` is or names; ``"untrained"`` is the control."""
     if isinstance(auditor, Auditor):
         return auditor
-    if not isinstance(auditor, str | Path):
-        raise InputError(
-            f"auditor must be an Auditor, a name or a file; got {type(auditor).__name__}"
-        )
     if auditor == "untrained":
         return Auditor().frozen()
-    path = SHIPPED if auditor == AUDIT else Path(auditor).expanduser()
-    if not path.exists():
+    path = SHIPPED if auditor == AUDIT else auditor
+    if not isinstance(path, str | Path) or not Path(path).expanduser().exists():
         raise InputError(
-            f"auditor must be {AUDIT}, untrained or an existing file; got {str(auditor)!r}"
+            f"auditor must be {AUDIT}, untrained, an existing file or an Auditor; got {auditor!r}"
         )
-    return Auditor.load(path)
+    return Auditor.load(Path(path).expanduser())

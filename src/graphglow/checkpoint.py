@@ -19,7 +19,7 @@ KIND = "checkpoint"
 
 
 class Part(Protocol):
-    """Something that changes while a training goes on, and names the tensors that do."""
+    """A part of a training that changes, and names the tensors that do."""
 
     def state(self) -> dict[str, Tensor]: ...
 
@@ -29,14 +29,14 @@ class Part(Protocol):
 class Checkpoint:
     """The file of one training, written now and then, and whole at all times.
 
-    Given to :func:`graphglow.pretrain` or ``transfer`` under the paper's learner, a training that
-    was stopped goes on from there, on a CPU to the same bits as one that was not. The file of
-    another training (other settings, graphs or versions) is refused. A file that cannot be written
-    is a warning, and the training goes on.
+    Given to :func:`graphglow.pretrain` or ``transfer`` under the paper's learner. A training that
+    was stopped goes on from it, on a CPU to the same bits. The file of another training (other
+    settings, graphs or versions) is refused. If the file cannot be written, a warning says so and
+    the training goes on.
 
     Args:
         path: The file.
-        resume: False begins anew, whatever is in the file.
+        resume: False ignores what is in the file and starts over.
         every_seconds: Time between two writes: the most work that can be lost.
     """
 
@@ -49,12 +49,12 @@ class Checkpoint:
         self.resumed = False
         """Whether the training went on from the file."""
         self.seconds_before = 0.0
-        """Of training, before this process."""
+        """Training time of earlier processes."""
 
     def begin(self, training: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Start the clock; return the tensors and facts to go on from, if there are any.
+        """Start the clock; return the tensors and facts on file, if there are any.
 
-        ``training`` is what the result depends on, as JSON can hold it.
+        ``training`` is what the result depends on, in types that JSON can hold.
         """
         versions = {"graphglow": __version__, "torch": str(torch.__version__)}
         self._training = json.loads(json.dumps(training | versions))
@@ -72,7 +72,7 @@ class Checkpoint:
         return tensors, meta["facts"]
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Write what changes if it is time to; facts are such as JSON can hold."""
+        """Write the parts, and facts that JSON can hold, if it is time to."""
         now = time.monotonic()
         if now - self._last < self.every_seconds:
             return
@@ -88,19 +88,19 @@ class Checkpoint:
             warn(f"the checkpoint could not be written, the training goes on: {error}")
 
     def remove(self) -> None:
-        """Remove the file: the result is safe."""
+        """Remove the file, once the result is safe."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
 def restore(parts: Mapping[str, Part], tensors: dict[str, Tensor]) -> None:
-    """Let the parts go on from what they were, in place."""
+    """Load the state of each part, in place."""
     for name, part in parts.items():
         part.load_state(within(name, tensors))
 
 
 def adam_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Moments and counts of every weight; empty before the first step."""
+    """Moments and step counts of every weight; empty before the first step."""
     state = optimizer.state_dict()["state"]
     return {f"{i}.{name}": tensor for i in state for name, tensor in state[i].items()}
 

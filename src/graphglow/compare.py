@@ -6,8 +6,9 @@ graphglow compare --target people.csv+relations.csv
 import math
 import statistics
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ from graphglow.lab.open_world.methods import (
     NAMES,
     NEED_FEATURES,
     POOL,
+    Entry,
     lacks_features,
     part_of,
     run_method,
@@ -31,12 +33,13 @@ from graphglow.lab.open_world.methods import (
 from graphglow.pretrained import UNIVERSAL, LearnerName
 from graphglow.settings import Device
 
-COMPARED = tuple(name for name in NAMES if name not in ("paper", *BAGS))
-"""By default: the paper's learner takes as long as all others together."""
+DEFAULT_METHODS = tuple(name for name in NAMES if name not in ("paper", *BAGS))
+"""The paper's learner takes as long as all others together."""
 SIGNIFICANT = 0.05
-FEWEST = 6
+LEAST_LABELLED = 6
 """Labelled nodes without which nothing can be said."""
-FOLDS = 3
+PARTS = 3
+"""In which labelled nodes are tested in turn where there are no test nodes."""
 
 
 class Line(NamedTuple):
@@ -59,17 +62,13 @@ class Line(NamedTuple):
         return "leave-one-out" if self.method in POOL else "validation"
 
     @property
-    def level(self) -> bool:
-        """Whether chance explains its distance from the highest."""
-        return self.p is not None and self.p >= SIGNIFICANT
-
-    @property
     def against_highest(self) -> str:
-        """The test against the highest, in words."""
+        """The test against the highest, in words; level where chance explains the distance."""
         if self.p is None:
             return "highest"
-        said = f"p = {self.p:.2g}" if self.p >= 1e-3 else "p < 0.001"
-        return "level" if self.level else f"lower, {said}"
+        if self.p >= SIGNIFICANT:
+            return "level"
+        return f"lower, p = {self.p:.2g}" if self.p >= 1e-3 else "lower, p < 0.001"
 
 
 @dataclass(frozen=True)
@@ -91,16 +90,19 @@ class Comparison:
     def verdict(self) -> str:
         """Which to use, by what, and what the test nodes say of it."""
         chosen, best = self.recommended, self.lines[0]
-        said = f"{chosen.estimate:.1%} by {chosen.basis}; {chosen.accuracy:.1%} of test nodes right"
+        right = (
+            f"{chosen.estimate:.1%} by {chosen.basis}; {chosen.accuracy:.1%} of test nodes right"
+        )
         if len(self.lines) == 1:
-            return f"{NAMES[chosen.method]}: {said}. Nothing else was run."
-        use = f"Use {NAMES[chosen.method]}: its own estimate is the highest, {said}"
-        if chosen is best:
-            level = [NAMES[line.method] for line in self.lines if line.level]
-            which = ", ".join(level) if len(level) < 5 else f"{len(level)} others"
-            return f"{use}, {f'level with {which}' if level else 'the highest'}."
-        apart = 100 * (best.accuracy - chosen.accuracy)
-        return f"{use}, {apart:.1f} points below {NAMES[best.method]} ({chosen.against_highest})."
+            return f"{NAMES[chosen.method]}: {right}. Nothing else was run."
+        use = f"Use {NAMES[chosen.method]}: its own estimate is the highest, {right}"
+        if chosen is not best:
+            apart = 100 * (best.accuracy - chosen.accuracy)
+            below = f"{apart:.1f} points below {NAMES[best.method]} ({chosen.against_highest})"
+            return f"{use}, {below}."
+        level = [NAMES[line.method] for line in self.lines if line.against_highest == "level"]
+        names = ", ".join(level) if len(level) < 5 else f"{len(level)} others"
+        return f"{use}, {f'level with {names}' if level else 'the highest'}."
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with a row per method."""
@@ -119,7 +121,7 @@ class Comparison:
 
 def compare(
     data: Any,
-    methods: Sequence[str] = COMPARED,
+    methods: Sequence[str] = DEFAULT_METHODS,
     *,
     seeds: int = 3,
     seed: int = 0,
@@ -144,83 +146,59 @@ def compare(
         seed: The first of the seeds.
         learner: The evidence learner.
         device: Where to compute.
-        progress: Called with the method that has run, how many runs have, and of how many.
+        progress: Called with the method that runs next, runs that have ended, and all runs.
     """
     seeds, seed = at_least("seeds", seeds, 1), at_least("seed", seed, 0)
     methods = (methods,) if isinstance(methods, str) else methods
     for method in methods:
         one_of("method", method, tuple(NAMES))
-    splits, how = splits_of(
-        check_graph(as_graph(data, split=False), need_validation=False), seeds, seed
-    )
-    runs: dict[str, list[Run]] = {}
-    failed: dict[str, str] = {}
-    if lacks_features(splits[0]):
+    graph = check_graph(as_graph(data, split=False), need_validation=False)
+    splits, how = splits_of(graph, seeds, seed)
+    if lacks_features(graph):
         methods = [method for method in methods if method not in NEED_FEATURES]
-    jobs = [(number, method) for number in range(len(splits)) for method in methods]
-    for done, (number, method) in enumerate(jobs):
+    right = {method: torch.full((len(splits), len(graph.y)), math.nan) for method in methods}
+    entries: dict[str, list[Entry]] = {method: [] for method in methods}
+    failed: dict[str, str] = {}
+    jobs = list(product(enumerate(splits), methods))
+    for done, ((number, split), method) in enumerate(jobs):
         progress(NAMES[method], done, len(jobs))
-        one, own = splits[number], seed + number
+        given: Any = {"seed": seed + number, "device": device, "learner": learner}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # the table says it
-                entry = run_method(method, one, seed=own, device=device, learner=learner)
+                entry = run_method(method, split, **given)
         except InputError as error:
             failed[method] = str(error)
             continue
-        nodes = one.test_mask.nonzero()[:, 0]
-        right = (entry.scores.argmax(1) == one.y)[nodes].double()
-        runs.setdefault(method, []).append(Run(nodes, right, entry.estimate, entry.seconds))
+        correct, tested = entry.scores.argmax(1) == split.y, split.test_mask
+        right[method][number, tested] = correct[tested].float()
+        entries[method].append(entry)
     progress("done", len(jobs), len(jobs))
-    whole = {name: made for name, made in runs.items() if len(made) == len(splits)}
-    if not whole:
+    means = {m: float(right[m].double().nanmean(1).mean()) for m in methods if m not in failed}
+    if not means:
         raise InputError(f"No method could run on this graph: {failed}")
-    return Comparison(_lines(whole, len(splits[0].y)), how, failed)
+    lines: list[Line] = []
+    for method in sorted(means, key=lambda method: -means[method]):
+        p = chance(right[lines[0].method], right[method]) if lines else None
+        deviation = float(right[method].double().nanmean(1).std()) if len(splits) > 1 else None
+        seconds = statistics.mean(entry.seconds for entry in entries[method])
+        estimate = statistics.mean(entry.estimate for entry in entries[method])
+        lines.append(Line(method, means[method], deviation, seconds, p, estimate))
+    return Comparison(lines, how, failed)
 
 
-class Run(NamedTuple):
-    """One method on one split: the nodes tested [n], and whether they are right [n]."""
-
-    nodes: Tensor
-    right: Tensor
-    estimate: float
-    seconds: float
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.right.mean())
-
-
-def _lines(found: Mapping[str, list[Run]], size: int) -> list[Line]:
-    """Return a line for each method, the highest first; ``size`` is the number of nodes."""
-    means = {name: statistics.mean(run.accuracy for run in runs) for name, runs in found.items()}
-    order = sorted(found, key=lambda name: -means[name])
-    lines = []
-    for name in order:
-        runs = found[name]
-        std = statistics.stdev(run.accuracy for run in runs) if len(runs) > 1 else None
-        p = None if name == order[0] else chance(found[order[0]], runs, size)
-        seconds = statistics.mean(run.seconds for run in runs)
-        estimate = statistics.mean(run.estimate for run in runs)
-        lines.append(Line(name, means[name], std, seconds, p, estimate))
-    return lines
-
-
-def chance(best: Sequence[Run], other: Sequence[Run], size: int) -> float:
+def chance(best: Tensor, other: Tensor) -> float:
     """Return how likely so large a difference is by chance: of test nodes, and of seeds.
 
-    ``size`` is the number of nodes.
+    Shapes:
+        best, other [S, N]: whether each node is right under each split; NaN where it is not tested
     """
-    total, count = torch.zeros(size).double(), torch.zeros(size).double()
-    for a, b in zip(best, other, strict=True):
-        total[a.nodes] += a.right - b.right
-        count[a.nodes] += 1
-    each = (total / count)[count > 0]
+    apart = best.double() - other.double()
+    leads, each = apart.nanmean(1), apart.nanmean(0)  # by split, by node
+    each = each[~each.isnan()]
     variance = float(each.var()) / len(each) if len(each) > 1 else math.inf
-    apart = [a.accuracy - b.accuracy for a, b in zip(best, other, strict=True)]
-    if len(apart) > 1:
-        variance += statistics.variance(apart) / len(apart)
-    mean = statistics.mean(apart)
+    variance += float(leads.var()) / len(leads) if len(leads) > 1 else 0
+    mean = float(leads.mean())
     if variance == 0:
         return 1.0 if mean == 0 else 0.0
     return math.erfc(abs(mean) / math.sqrt(2 * variance))
@@ -229,8 +207,10 @@ def chance(best: Sequence[Run], other: Sequence[Run], size: int) -> float:
 def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
     """Return the graph under each split that it is tested on, and how that is, in words."""
     labelled = int((data.y >= 0).sum())
-    if labelled < FEWEST:
-        raise InputError(f"{labelled} labelled nodes are too few to compare: {FEWEST} are needed.")
+    if labelled < LEAST_LABELLED:
+        raise InputError(
+            f"{labelled} labelled nodes are too few to compare: {LEAST_LABELLED} are needed."
+        )
     numbers = range(seed, seed + seeds)
     if data.split.startswith("random"):
         bare = data.clone()
@@ -239,12 +219,13 @@ def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
         drawn = [with_random_split(bare.clone(), number, by_class=True) for number in numbers]
         return drawn, f"{seeds} random splits, half of each class for training"
     train, val, test = (data[name] for name in MASKS)
-    made = []
     if not bool(test.any()):
-        for fold in range(max(FOLDS, seeds)):
-            held = part_of(data.y, train | val, fold % FOLDS, FOLDS, seed + fold // FOLDS)
-            made.append(_quartered(data, (train | val) & ~held, held, seed + fold))
-        return made, f"no test nodes: labelled ones are tested in turn, in {FOLDS} parts"
+        made = []
+        for number in range(max(PARTS, seeds)):
+            turn, part = divmod(number, PARTS)
+            held = part_of(data.y, train | val, part, PARTS, seed + turn)
+            made.append(_quartered(data, (train | val) & ~held, held, seed + number))
+        return made, f"no test nodes: labelled ones are tested in turn, in {PARTS} parts"
     if not bool(val.any()):
         made = [_quartered(data, train, test, number) for number in numbers]
         return made, "no validation nodes: a quarter of the training nodes is taken"

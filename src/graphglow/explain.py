@@ -9,13 +9,13 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 - ``TransferResult.explain(node)``: in the last layer of the GNN the logit is a sum over nodes,
   ``score_c = sum_v (lambda A_uv + (1 - lambda) S_uv) message_vc + own_uc + bias_c``.
 - :func:`explain_pair`: the log-odds that two nodes are of one class are a sum over kinds of
-  evidence, brought in one by one from none at all, in an order and in its reverse; a kind has the
-  mean of the two changes that it made.
+  evidence, brought in one by one, in an order and in its reverse; a kind's share is the mean of the
+  two changes that it made.
 """
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +31,7 @@ from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import CHANNELS, FinalRound, folds
 from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
-from graphglow.gnn import backbone_class, backbones_that
+from graphglow.gnn import backbones_that
 from graphglow.graph import as_graph
 from graphglow.graph.write import (
     TABLES,
@@ -43,6 +43,7 @@ from graphglow.graph.write import (
 )
 from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.messages import Messages
 from graphglow.predict import CHANNEL_NAMES, run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.refine import chosen
@@ -51,10 +52,9 @@ if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
     from graphglow.result import TransferResult
 
-NEIGHBOURS = 20  # labelled nodes listed
-SPEAKS = 0.05  # log-odds from which evidence is named in words
-NAMED = 3  # kinds of evidence named for, and against
-DRAWN = 6  # neighbours of each sort in the picture
+LISTED = 20  # labelled nodes around a node
+DRAWN = 6  # neighbours of each kind around a pair
+NAMED, LEAST_NAMED = 3, 0.05  # kinds of evidence in words, for and against; their log-odds
 OUTCOMES = {
     "kept": "The input graph joins them, and the refined graph keeps the edge.",
     "dropped": "The input graph joins them; the refined graph drops the edge.",
@@ -77,17 +77,15 @@ MEANINGS = {
     "labelled pairs": "a correction, so that pairs of known classes come out right on average",
     "chance": "two random nodes of this graph",
 }
-"""What each kind of evidence about a pair is."""
+"""What each kind of evidence about a pair means."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Contribution:
-    """One summand of a score."""
+    """One summand of a score: of a channel, a node (by its id), or a kind of evidence."""
 
     name: int | str
-    """A channel, a node's id, or a kind of evidence."""
     about: str
-    """What it is, in words."""
     value: float
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further columns of the table."""
@@ -95,7 +93,7 @@ class Contribution:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """Part of the input graph around a pair, in the user's ids, for a drawing."""
+    """The input graph around a pair, in the user's ids, for a drawing."""
 
     common: list[int | str]
     """Neighbours of both."""
@@ -112,7 +110,6 @@ class Explanation:
     """A score, and the contributions that add up to it (up to rounding)."""
 
     title: str
-    """The question."""
     answer: str
     """A few sentences."""
     score: float
@@ -122,11 +119,11 @@ class Explanation:
     contributions: tuple[Contribution, ...]
     """The strongest first; sums over what is not listed, and constants, come last."""
     facts: dict[str, Any]
-    """What else is known of the node or the pair."""
+    """Further facts of the node or the pair."""
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Further tables by their captions, as rows."""
     surroundings: Surroundings | None = None
-    """Of a pair: the input graph around it."""
+    """The input graph around a pair."""
 
     def __repr__(self) -> str:
         return f"Explanation({self.answer})"
@@ -138,18 +135,17 @@ class Explanation:
     def to_frame(self) -> Any:
         """Return the contributions as a pandas DataFrame.
 
-        Columns: ``name``, ``about``, ``contribution``, and what else is known of each.
+        Columns: ``name``, ``about``, ``contribution``, and further ones.
         """
         import pandas as pd
 
-        rows = [
+        return pd.DataFrame(
             {"name": one.name, "about": one.about, "contribution": one.value, **one.details}
             for one in self.contributions
-        ]
-        return pd.DataFrame(rows)
+        )
 
     def text(self, rows: int = 12) -> str:
-        """Return everything in lines for people, with the first ``rows`` rows of each table."""
+        """Return everything as text, with the first ``rows`` rows of each table."""
         import pandas as pd
 
         frame = self.to_frame()[["name", "about", "contribution"]]
@@ -198,22 +194,21 @@ def explain_prediction(
     data, refined = prediction.data, prediction.refined
     final, count = refined.final, len(prediction.labelled)
     assert final is not None
-    problem, names = final.graph, class_names(data, prediction.probabilities.shape[1])
+    assert refined.update is not None
+    graph, names = final.graph, class_names(data, prediction.probabilities.shape[1])
     place = int(node_places(data, count, [node])[0])
-    at = prediction.order.argsort()[place].to(problem.device)
-    predicted, seen = int(prediction.classes[place]), problem.seen.tolist()
+    at = prediction.order.argsort()[place].to(graph.device)
+    predicted, seen = int(prediction.classes[place]), graph.seen.tolist()
     explained = predicted if label is None else class_number(label, names)
     if explained not in seen:
         raise InputError(
             f"class {names[explained]} has no given label, so that nothing speaks for it. Explain "
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
-    column, log_prior = seen.index(explained), problem.prior.double().log()
-    predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
+    column, log_prior = seen.index(explained), graph.prior.double().log()
+    predictor = copy.deepcopy(prediction.learner.predictor).to(graph.device)
     odds, trust = final.inputs(at[None])
-    assert refined.update is not None
-    update = refined.update[folds(problem)[at]]
-    weights = channel_weights(predictor, trust, update)[0].double()  # [V]
+    weights = channel_weights(predictor, trust, refined.update[folds(graph)[at]])[0].double()  # [V]
     by_channel = odds[0].double() * weights  # [C, V]
     scores = by_channel.sum(1) + log_prior
     parts = []
@@ -225,64 +220,56 @@ def explain_prediction(
             "weight": float(weights[k]),
             "log_odds": float(odds[0, column, k]),
         }
-        about, value = CHANNEL_NAMES.get(name, name), float(by_channel[column, k])
-        parts.append(Contribution(name=name, about=about, value=value, details=details))
+        value = float(by_channel[column, k])
+        parts.append(Contribution(name, CHANNEL_NAMES.get(name, name), value, details))
     parts.sort(key=lambda part: -abs(part.value))
-    about, value = "log of the share of the class among the labels", float(log_prior[column])
-    parts.append(Contribution(name="log_share", about=about, value=value))
+    about = "log of the share of the class among the labels"
+    parts.append(Contribution("log_share", about, float(log_prior[column])))
     around = _labelled_nodes(prediction, final, int(at), names)
+    probability, labelled = prediction.probabilities[place], bool(prediction.labelled[place])
     facts = {
         "id": own_ids(data, count)[place],
         "predicted": names[predicted],
         "explained": names[explained],
-        "labelled": bool(prediction.labelled[place]),
+        "labelled": labelled,
         "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
     }
-    probability = float(prediction.probabilities[place, explained])
+    by = ", by leave-one-out" if labelled else ""
+    share = f"{float(probability[explained]):.1%}"
+    answer = [f"Node {facts['id']} is {names[explained]} with probability {share}{by}."]
+    if explained != predicted:
+        answer.append(f"It is predicted {names[predicted]}.")
+    if leading := [f"{one.about} ({one.value:+.2f})" for one in parts[:3] if one.value > 0]:
+        answer.append(f"Most for it: {', '.join(leading)}.")
+    if around:
+        same = [row["label"] for row in around].count(names[explained])
+        answer.append(
+            f"Of the {len(around)} strongest labelled nodes within two steps, {same} are "
+            f"{names[explained]}."
+        )
     return Explanation(
         title=f"Why node {facts['id']} is {class_text(names[explained])}",
-        answer=_prediction_answer(facts, probability, parts, around),
+        answer=" ".join(answer),
         score=float(scores[column]),
-        probability=probability,
+        probability=float(probability[explained]),
         contributions=tuple(parts),
         facts=facts,
         tables={"labelled nodes around it": around},
     )
 
 
-def _prediction_answer(
-    facts: Mapping[str, Any],
-    probability: float,
-    parts: Sequence[Contribution],
-    around: Sequence[Mapping[str, Any]],
-) -> str:
-    by = ", by leave-one-out" if facts["labelled"] else ""
-    lines = [f"Node {facts['id']} is {facts['explained']} with probability {probability:.1%}{by}."]
-    if facts["explained"] != facts["predicted"]:
-        lines.append(f"It is predicted {facts['predicted']}.")
-    if leading := [f"{one.about} ({one.value:+.2f})" for one in parts[:3] if one.value > 0]:
-        lines.append(f"Most for it: {', '.join(leading)}.")
-    if near := [one["label"] for one in around]:
-        same = near.count(facts["explained"])
-        lines.append(
-            f"Of the {len(near)} strongest labelled nodes within two steps, {same} are "
-            f"{facts['explained']}."
-        )
-    return " ".join(lines)
-
-
 def _labelled_nodes(
     prediction: "Prediction", final: FinalRound, at: int, names: list[str]
 ) -> list[dict[str, Any]]:
-    """The labelled nodes that random walks of one or two steps end at most often.
+    """The labelled nodes at which random walks of one or two steps end most often.
 
     Weights are the chances of such a walk, one or two steps with even odds.
     """
-    problem, ids = final.graph, own_ids(prediction.data, len(prediction.labelled))
-    walks = torch.stack([*_walks(problem.links, at), *_walks(final.adjacency, at)])  # [4, N]
-    others = problem.labelled[problem.labelled != at]
+    graph, ids = final.graph, own_ids(prediction.data, len(prediction.labelled))
+    walks = torch.stack([*_walks(graph.links, at), *_walks(final.adjacency, at)])  # [4, N]
+    others = graph.labelled[graph.labelled != at]
     reached = walks.sum(0)[others]
-    strongest = reached.argsort(descending=True, stable=True)[:NEIGHBOURS]
+    strongest = reached.argsort(descending=True, stable=True)[:LISTED]
     rows = []
     for node in others[strongest[reached[strongest] > 0]].tolist():
         place = int(prediction.order[node])
@@ -302,7 +289,7 @@ def _labelled_nodes(
 
 
 def _walks(graph: SparseMatrix, start: int) -> tuple[Tensor, Tensor]:
-    """Chances of a walk to end at each node after one step and after two, not at home: [N]."""
+    """Chances that a random walk is at each other node after one step and after two: [N], [N]."""
     row, col, weight = entries(graph)
     weight = weight * (row != col)
     total = torch.zeros(graph.shape[0], device=weight.device).index_add_(0, row, weight)
@@ -331,7 +318,7 @@ def explain_result(
 
     at_least("top_k", top_k, 1)
     data, graph = result.data, result.graph
-    if not backbone_class(result.backbone).explainable():
+    if not result.gnn.explainable():
         able = backbones_that(lambda kind: kind.explainable())
         raise InputError(
             f"The scores of {result.backbone} are no sum over neighbours, so they cannot be taken "
@@ -339,8 +326,9 @@ def explain_result(
         )
     place = int(node_places(data, graph.num_nodes, [node])[0])
     names, ids = class_names(data, graph.num_classes), own_ids(data, graph.num_nodes)
-    predicted = result.predict().tolist()
-    explained = predicted[place] if label is None else class_number(label, names)
+    labels = [names[c] if c >= 0 else None for c in data.y.tolist()]
+    predicted = [names[c] for c in result.predict().tolist()]
+    explained = class_number(predicted[place] if label is None else label, names)
     other = None if against is None else class_number(against, names)
     if other == explained:
         raise InputError(f"against must be another class; got {names[explained]} twice")
@@ -351,23 +339,28 @@ def explain_result(
         return kept if other is None else kept - values[..., other].double()
 
     last = result.last_layer()
-    by_input, by_learned = (row[0].double().cpu() for row in result.message_rows(place, last.adj))
+    messages = Messages(last.adj, result.latent, result.input_weight)
+    rows = messages.rows(slice(place, place + 1))
+    by_input, by_learned = (row[0].double().cpu() for row in rows)
     message = towards(last.messages).cpu()
     heard = ((by_input != 0) | (by_learned != 0)).nonzero()[:, 0]
     value = ((by_input + by_learned) * message)[heard]
     heard = heard[value.abs().argsort(descending=True, stable=True)]
-    joined = set(last.adj.col[last.adj.crow[place] : last.adj.crow[place + 1]].tolist())
-    probability = result.edge_probabilities(place)
+    joined = {place, *last.adj.col[last.adj.crow[place] : last.adj.crow[place + 1]].tolist()}
+    probability = {}
+    if result.edges is not None:
+        mine = result.edges.edge_index[0] == place
+        ends = result.edges.edge_index[1, mine].tolist()
+        probability = dict(zip(ends, result.edges.edge_probability[mine].tolist(), strict=True))
     splits = split_names(data) or [""] * graph.num_nodes
-    columns = {
-        "node": heard.tolist(),
-        "label": [None if (y := int(data.y[n])) < 0 else names[y] for n in heard],
-        "predicted": [names[predicted[n]] for n in heard],
-        "split": [splits[n] for n in heard],
-        "input_edge": [n == place or n in joined for n in heard.tolist()],
-        "probability": [probability.get(n) for n in heard.tolist()],
-    }
-    frame = pd.DataFrame(columns, dtype=object).assign(
+    frame = pd.DataFrame(
+        [
+            (n, labels[n], predicted[n], splits[n], n in joined, probability.get(n))
+            for n in heard.tolist()
+        ],
+        columns=["node", "label", "predicted", "split", "input_edge", "probability"],
+        dtype=object,
+    ).assign(
         message=message[heard].numpy(),
         input_weight=by_input[heard].numpy(),
         learned_weight=by_learned[heard].numpy(),
@@ -377,63 +370,49 @@ def explain_result(
     sums = ["input_weight", "learned_weight", "input_part", "learned_part"]
     by_class = frame.groupby("predicted")[sums].sum()
     by_class.insert(0, "nodes", frame.predicted.value_counts())
-    parts = [
-        Contribution(
-            name=ids[row["node"]],
-            about="the node itself" if row["node"] == place else f"predicted {row['predicted']}",
-            value=row["input_part"] + row["learned_part"],
-            details=row,
-        )
-        for row in frame.head(top_k).to_dict("records")
-    ]
-    rest = frame.iloc[top_k:][sums].sum()
-    for name, about, value in (
-        (f"{len(frame) - len(parts)} others", "not listed", rest.input_part + rest.learned_part),
-        ("own", "the node without any message", towards(last.own[place])),
-        ("bias", "alike for all nodes", towards(last.bias)),
-    ):
-        parts.append(Contribution(name=name, about=about, value=float(value)))
+    parts = []
+    for row in frame.head(top_k).to_dict("records"):
+        about = "the node itself" if row["node"] == place else f"predicted {row['predicted']}"
+        value = row["input_part"] + row["learned_part"]
+        parts.append(Contribution(ids[row["node"]], about, value, row))
+    rest = frame.iloc[top_k:]
+    left = float(rest.input_part.sum() + rest.learned_part.sum())
+    parts.append(Contribution(f"{len(rest)} others", "not listed", left))
+    own = float(towards(last.own[place]))
+    parts.append(Contribution("own", "the node without any message", own))
+    parts.append(Contribution("bias", "alike for all nodes", float(towards(last.bias))))
     facts = {
         "node": place,
         "id": ids[place],
         "target": graph.name,
-        "label": None if int(data.y[place]) < 0 else names[int(data.y[place])],
-        "predicted": names[predicted[place]],
+        "label": labels[place],
+        "predicted": predicted[place],
         "explained": names[explained],
         "against": None if other is None else names[other],
         "input_total": float(frame.input_part.sum()),
         "learned_total": float(frame.learned_part.sum()),
     }
+    asked = class_text(names[explained])
+    asked += "" if other is None else f" rather than {class_text(names[other])}"
+    known = "is not known" if labels[place] is None else f"is {labels[place]}"
+    who = parts[0].about if parts[0].details.get("node") == place else f"node {parts[0].name}"
     logits = result.logits[place]
     return Explanation(
-        title=f"What speaks for node {ids[place]} being {_towards(facts)}",
-        answer=_result_answer(facts, parts),
+        title=f"What speaks for node {ids[place]} being {asked}",
+        answer=f"Node {ids[place]} of {graph.name} is predicted to be "
+        f"{class_text(predicted[place])}; its class {known}. All nodes together add "
+        f"{facts['input_total']:+.3f} over the input graph and {facts['learned_total']:+.3f} over "
+        f"the learned graph to the score for {asked}. Most comes from {who} "
+        f"({parts[0].value:+.3f}).",
         score=float(towards(logits)),
         probability=float(logits.softmax(0)[explained]),
         contributions=tuple(parts),
         facts=facts,
-        tables={"all nodes that are heard, by predicted class": [
-            {"predicted": name, **row} for name, row in by_class.to_dict("index").items()
-        ]},
-    )  # fmt: skip
-
-
-def _towards(facts: Mapping[str, Any]) -> str:
-    against = "" if facts["against"] is None else f" rather than {class_text(facts['against'])}"
-    return f"{class_text(facts['explained'])}{against}"
-
-
-def _result_answer(facts: Mapping[str, Any], parts: Sequence[Contribution]) -> str:
-    label = facts["label"]
-    known = "its class is not known" if label is None else f"it is known to be {class_text(label)}"
-    first, place = parts[0], facts["node"]
-    who = "the node itself" if first.details.get("node") == place else f"node {first.name}"
-    return (
-        f"Node {facts['id']} of {facts['target']} is predicted to be "
-        f"{class_text(facts['predicted'])}; {known}. All nodes together add "
-        f"{facts['input_total']:+.3f} over the input graph and {facts['learned_total']:+.3f} over "
-        f"the learned graph to the score for {_towards(facts)}. Most comes from {who} "
-        f"({first.value:+.3f})."
+        tables={
+            "all nodes that are heard, by predicted class": by_class.reset_index().to_dict(
+                "records"
+            )
+        },
     )
 
 
@@ -451,16 +430,16 @@ def explain_pair(
 ) -> Explanation:
     """Say which evidence speaks for and against two nodes being of one class; nothing is trained.
 
-    Any two nodes will do, joined or not. Labels outside of the training nodes are never read.
+    The nodes need not be joined. Labels outside of the training nodes are never read.
     ``facts["outcome"]`` says what becomes of the edge between them: ``kept``, ``dropped``,
     ``added`` or ``absent``.
 
     Args:
-        data: The graph, and the learner, seed and device, as for :func:`graphglow.refine`.
-        u: The one node's id; its index where the graph has no ids.
-        v: The other's.
+        data: The graph; it, the learner, seed and device are as for :func:`graphglow.refine`.
+        u: The id of one node; its index where the graph has no ids.
+        v: The id of the other.
         learner: An evidence learner.
-        seed: Of random projections.
+        seed: Seeds the random projections.
         device: Where to compute.
     """
     found = evidence_learner(learner, seed=seed)
@@ -489,35 +468,43 @@ def explain_known_pair(
     order = torch.arange(count) if order is None else order.cpu()
     named = own_ids(data, count)
     ids = [named[i] for i in order.tolist()]
-    rank = order.argsort()
-    first, second = int(rank[pair[0]]), int(rank[pair[1]])
-    ends = torch.tensor([[min(first, second)], [max(first, second)]], device=refined.pairs.device)
+    first, second = order.argsort()[list(pair)].tolist()
+    u, v = ids[first], ids[second]
+    ends = torch.tensor([[first], [second]], device=refined.pairs.device).sort(0).values
     refined = with_pairs(refined, ends)
     which = (refined.pairs == ends).all(0).nonzero()[0]
     place = int(which)
     parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
-    links = refined.graph.links
-    around, joined = surroundings(links, ids, (first, second))
-    there = bool(((edge_index[0] == first) & (edge_index[1] == second)).any())
-    outcome = ("dropped", "kept")[there] if joined else ("absent", "added")[there]
-    predicted = None
-    if scores is not None:
-        names = class_names(data, scores.shape[1])
-        predicted = [names[c] for c in scores[[first, second]].argmax(1).tolist()]
+    around, joined = surroundings(refined.graph.links, ids, (first, second))
+    kept = bool(((edge_index[0] == first) & (edge_index[1] == second)).any())
+    outcome = ("dropped", "kept")[kept] if joined else ("absent", "added")[kept]
     facts = {
-        "u": ids[first],
-        "v": ids[second],
+        "u": u,
+        "v": v,
         "target": str(data.get("name") or "the graph"),
         "chance": refined.chance,
         "outcome": outcome,
         "input_edge": joined,
         "candidate": place < refined.num_candidates,
-        "predicted": predicted,
+        "predicted": None,
     }
     probability = float(refined.pair_probability[place])
+    answer = [
+        f"{u} and {v} are {_percent(probability)} likely to be of one class; two random nodes of "
+        f"{facts['target']} are {_percent(refined.chance)}.",
+        OUTCOMES[outcome],
+    ]
+    if outcome in ("absent", "dropped") and probability > refined.chance:
+        answer.append("They are more alike than chance, but others are nearer to each.")
+    if scores is not None:
+        names = class_names(data, scores.shape[1])
+        one, other = (names[c] for c in scores[[first, second]].argmax(1).tolist())
+        facts["predicted"] = [one, other]
+        same = f"Both are predicted to be {one}."
+        answer.append(same if one == other else f"They are predicted {one} and {other}.")
     return Explanation(
-        title=f"What speaks for {ids[first]} and {ids[second]} being of one class",
-        answer=_pair_answer(facts, probability, parts),
+        title=f"What speaks for {u} and {v} being of one class",
+        answer=" ".join([*answer, _pro_and_con(parts)]),
         score=float(refined.pair_log_odds[place]) + logit(refined.chance),
         probability=probability,
         contributions=_by_evidence(parts),
@@ -532,7 +519,7 @@ def explain_edge(
     around: Surroundings,
     joined: bool,
 ) -> Explanation:
-    """Explain the log-odds that an edge is real, or, where there is none, that it is missing."""
+    """Explain the log-odds that an edge is real or, where there is none, that it is missing."""
     log_odds = sum(parts.values())
     probability = 1 / (1 + math.exp(-log_odds))
     kind = "a real edge" if joined else "a missing edge"
@@ -550,7 +537,7 @@ def explain_edge(
 def _by_evidence(parts: Mapping[str, float]) -> tuple[Contribution, ...]:
     """The kinds of evidence, the most favourable first."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return tuple(Contribution(name=n, about=MEANINGS.get(n, ""), value=v) for n, v in ordered)
+    return tuple(Contribution(name, MEANINGS.get(name, ""), value) for name, value in ordered)
 
 
 def pair_places(data: Data, count: int, u: int | str, v: int | str) -> tuple[int, int]:
@@ -564,7 +551,7 @@ def pair_places(data: Data, count: int, u: int | str, v: int | str) -> tuple[int
 def surroundings(
     links: SparseMatrix, ids: list[int | str], pair: tuple[int, int]
 ) -> tuple[Surroundings, bool]:
-    """Return the graph around a pair, of its pattern [N, N], and whether it joins the two."""
+    """Return what surrounds a pair in a graph, by its pattern [N, N]; whether it joins the two."""
 
     def near(node: int) -> set[int]:
         return set(links.col[int(links.crow[node]) : int(links.crow[node + 1])].tolist())
@@ -572,48 +559,26 @@ def surroundings(
     one, other = (near(node) - set(pair) for node in pair)
     parts = [sorted(part)[:DRAWN] for part in (one & other, one - other, other - one)]
     drawn = {node for part in parts for node in part}
-    named = [[ids[node] for node in part] for part in parts]
-    around = Surroundings(
-        common=named[0],
-        of_u=named[1],
-        of_v=named[2],
-        edges=[(ids[a], ids[b]) for a in sorted(drawn) for b in near(a) & drawn if a < b],
-        left_out=len(one | other) - len(drawn),
-    )
+    common, of_u, of_v = ([ids[node] for node in part] for part in parts)
+    edges = [(ids[a], ids[b]) for a in sorted(drawn) for b in near(a) & drawn if a < b]
+    left_out = len(one | other) - len(drawn)
+    around = Surroundings(common=common, of_u=of_u, of_v=of_v, edges=edges, left_out=left_out)
     return around, pair[1] in near(pair[0])
-
-
-def _pair_answer(facts: Mapping[str, Any], probability: float, parts: Mapping[str, float]) -> str:
-    said = [
-        f"{facts['u']} and {facts['v']} are {_percent(probability)} likely to be of one class; two "
-        f"random nodes of {facts['target']} are {_percent(facts['chance'])}.",
-        OUTCOMES[facts["outcome"]],
-    ]
-    if facts["outcome"] in ("absent", "dropped") and probability > facts["chance"]:
-        said.append("They are more alike than chance, but others are nearer to each.")
-    if facts["predicted"] is not None:
-        one, other = facts["predicted"]
-        both = f"Both are predicted to be {one}"
-        said.append(f"{both if one == other else f'They are predicted {one} and {other}'}.")
-    return " ".join([*said, _pro_and_con(parts)])
 
 
 def _pro_and_con(parts: Mapping[str, float]) -> str:
     """The strongest evidence on both sides, in words."""
     own = sorted((value, name) for name, value in parts.items() if name not in GENERAL)
-    con = ", ".join(f"{name} ({v:+.1f})" for v, name in own[:NAMED] if v <= -SPEAKS)
-    pro = ", ".join(f"{name} ({v:+.1f})" for v, name in own[: -NAMED - 1 : -1] if v >= SPEAKS)
+    con = ", ".join(f"{n} ({v:+.1f})" for v, n in own[:NAMED] if v <= -LEAST_NAMED)
+    pro = ", ".join(f"{n} ({v:+.1f})" for v, n in own[: -NAMED - 1 : -1] if v >= LEAST_NAMED)
     return f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}."
 
 
 def _percent(probability: float) -> str:
-    """A probability in whole percent, and never all or nothing."""
+    """A probability in whole percent, never 0 or 100."""
     if 0.005 <= probability < 0.995:
         return f"{probability:.0%}"
     return "over 99%" if probability > 0.5 else "under 1%"
-
-
-# Classes
 
 
 def class_number(label: int | str, names: list[str]) -> int:
@@ -626,5 +591,5 @@ def class_number(label: int | str, names: list[str]) -> int:
 
 
 def class_text(name: str) -> str:
-    """Return a class as people say it: a bare number would not say that it is one."""
+    """Return "class 1" for a bare number, which would not say that it is a class."""
     return f"class {name}" if name.isdigit() else name

@@ -1,8 +1,8 @@
-"""The messages of one layer as edges: one layer multiplies by ``M = lambda A + (1 - lambda) L``.
+"""The messages of one layer as edges: a layer multiplies by ``M = lambda A + (1 - lambda) L``.
 
 M[u, v] is the weight that u gives to what v sends. Under the paper's learner
-``L = RowNorm(Gamma) RowNorm(Gamma^T)`` is dense, and a block [rows, N] of it is formed at a time;
-under an evidence learner L is sparse, and so is M.
+``L = RowNorm(Gamma) RowNorm(Gamma^T)`` is dense, so blocks [rows, N] of it are formed; under an
+evidence learner L, and so M, is sparse.
 """
 
 from typing import NamedTuple
@@ -22,11 +22,10 @@ BLOCK_ELEMENTS = 16_000_000
 
 
 class WeightedEdges(NamedTuple):
-    """Edges v -> u, sorted by target u and falling weight.
+    """Edges sorted by target and falling weight, where weight = input_part + latent_part.
 
     Shapes:
-        pairs [2, E] (source, target); weight, input_part, latent_part [E] with
-        weight = input_part + latent_part
+        pairs [2, E] (source, target); weight, input_part, latent_part [E]
     """
 
     pairs: Tensor
@@ -41,8 +40,8 @@ class Messages:
     @torch.no_grad()
     def __init__(self, adj: SparseMatrix, latent: Structure | None, input_weight: float) -> None:
         self.adj, self.input_weight = adj, 1.0 if latent is None else input_weight
-        self.fixed = latent.matrix if isinstance(latent, FixedStructure) else None
-        dense = latent is not None and self.fixed is None and self.input_weight < 1
+        self.sparse = latent.matrix if isinstance(latent, FixedStructure) else None
+        dense = latent is not None and self.sparse is None and self.input_weight < 1
         self.factors = _factors(latent) if dense else []  # L = sum of left @ right.T
 
     @torch.no_grad()
@@ -51,8 +50,8 @@ class Messages:
         learned = self.adj.values.new_zeros(rows.stop - rows.start, self.adj.shape[1])
         for left, right in self.factors:
             learned += left[rows] @ right.T
-        if self.fixed is not None:
-            learned += _dense_rows(self.fixed, rows)
+        if self.sparse is not None:
+            learned += _dense_rows(self.sparse, rows)
         return _dense_rows(self.adj, rows) * self.input_weight, learned * (1 - self.input_weight)
 
     @torch.no_grad()
@@ -78,28 +77,25 @@ class Messages:
         return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*blocks, strict=True)))
 
     def _strongest_sparse(self, top_k: int, *, self_loops: bool) -> WeightedEdges:
-        both = _parts(self.adj, self.input_weight)  # input part + i * learned part
-        if self.fixed is not None:
-            both = both + 1j * _parts(self.fixed, 1 - self.input_weight)
-        both = both.tocoo()
-        target, source = both.coords
-        total = both.data.real + both.data.imag
-        kept = np.flatnonzero((total > 0) & (self_loops | (source != target)))
-        order = kept[np.lexsort((-total[kept], target[kept]))]  # by node, the strongest first
-        counts = np.bincount(target[order], minlength=both.shape[0])
-        first = np.repeat(counts.cumsum() - counts, counts)
-        order = order[np.arange(len(order)) - first < top_k]
-        found = np.stack([source[order], target[order]]).astype(np.int64), total[order]
-        parts = both.data[order].real, both.data[order].imag
-        device = self.adj.values.device
-        return WeightedEdges(*(torch.from_numpy(np.array(a)).to(device) for a in (*found, *parts)))
+        import pandas as pd
+
+        given = _scipy(self.adj, self.input_weight)
+        learned = 0 * given if self.sparse is None else _scipy(self.sparse, 1 - self.input_weight)
+        total = (given + learned).tocoo()
+        target, source = total.coords
+        frame = pd.DataFrame({"source": source, "target": target, "weight": total.data})
+        frame = frame[(frame.weight > 0) & (self_loops | (frame.source != frame.target))]
+        frame = frame.sort_values(["target", "weight"], ascending=[True, False], kind="stable")
+        frame = frame.groupby("target").head(top_k)
+        pairs = frame[["source", "target"]].to_numpy(np.int64).T
+        parts = [np.asarray(part[pairs[1], pairs[0]]) for part in (given, learned)]
+        arrays = (torch.tensor(array) for array in (pairs, frame.weight.to_numpy(), *parts))
+        return WeightedEdges(*(array.to(self.adj.values.device) for array in arrays))
 
 
-def _parts(matrix: SparseMatrix, share: float) -> sp.csr_array:
-    """``share`` times a matrix, with complex values."""
+def _scipy(matrix: SparseMatrix, scale: float) -> sp.csr_array:
     values, *pattern = (t.cpu().numpy() for t in (matrix.values, matrix.col, matrix.crow))
-    weights = (share * values).astype(np.result_type(values, np.complex64))
-    return sp.csr_array((weights, *pattern), shape=matrix.shape)
+    return sp.csr_array((scale * values, *pattern), shape=matrix.shape)
 
 
 def _factors(latent: Structure | None) -> list[tuple[Tensor, Tensor]]:

@@ -149,7 +149,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         hidden = check_graph(data)
         hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
         result = transfer(hidden, self.learner, self.config)
-        latent, share = result.message_graph
+        latent, share = result.latent, result.input_weight
         adj = result.graph.adj
         if self.mode == "augment":
             share = 0.0
@@ -240,10 +240,10 @@ class ResultModule(nn.Module):
         super().__init__()
         self.result, self.gnn, self.layer = result, result.gnn, SimpleConv(aggr="sum")
         with torch.no_grad():  # what cannot be done is refused now
-            self(result.data.x.to(result.device), result.data.edge_index.to(result.device))
+            self(result.x.to(result.device), result.data.edge_index.to(result.device))
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        shape = tuple(self.result.data.x.shape)
+        shape = tuple(self.result.x.shape)
         if tuple(x.shape) != shape or bool((edge_index >= shape[0]).any()):
             raise InputError(
                 f"A module takes the nodes and columns of training, x {shape}, and edges between "

@@ -21,7 +21,7 @@ from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
+from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, edge_shares, verdict_of
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""
@@ -221,7 +221,7 @@ def _verdict(
         return Verdict("no change: every edge is as it was", False)
     nodes = judged.nodes if judged else 0
     return verdict_of(
-        homophily(data, edges),
+        edge_shares(data, edges),
         judged,
         whose=f"closed-form predictions of {nodes:,} validation nodes are {{}} right, against {{}} "
         "over the input graph, whichever edges are kept",

@@ -1,63 +1,75 @@
-"""What a training gives back: predictions, and for a transfer the learned graph, saved and loaded.
-
-A transfer is one safetensors file with the weights, the graph, and how it went.
-"""
+"""What a training returns: predictions and, for a transfer, the learned graph; saved and loaded."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.gnn import Backbone, LastLayer, MixedPropagation
-from graphglow.gnn.propagation import Encoded, Structure
-from graphglow.gnn.train import Epoch, accuracy
-from graphglow.graph import Graph, write_predictions
-from graphglow.graph.check import MADE, without_edges
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.evidence.views import link_rows
+from graphglow.gnn import (
+    Backbone,
+    FixedStructure,
+    LastLayer,
+    MixedPropagation,
+    Structure,
+    build_gnn,
+)
+from graphglow.gnn.train import Epoch, accuracy, best_epoch
+from graphglow.graph import Graph, check_graph, training_graph, write_predictions
+from graphglow.graph.check import MADE, MASKS, without_edges
+from graphglow.graph.graph import normalised_adjacency
 from graphglow.graph.table_file import Columns
-from graphglow.graph.write import class_names, prediction_frame
-from graphglow.linalg.sparse import SparseMatrix
+from graphglow.graph.write import class_names, own_ids, prediction_frame
+from graphglow.linalg.rows import times, unit_unless_short
 from graphglow.messages import Messages
-from graphglow.metrics import metrics_of
 from graphglow.paper import StructureLearner
-from graphglow.settings import PaperConfig, TransferConfig
-from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.verdict import Verdict, verdict_of
+from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
+from graphglow.pretrained import Learner
+from graphglow.scores import scores_of
+from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_facts
+from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
+from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, edge_shares, verdict_of
 
 if TYPE_CHECKING:  # these import results
     from graphglow.explain import Explanation
-    from graphglow.new_nodes import NewPredictions
+    from graphglow.inductive import NewPredictions
 
-GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
-GRAPH_LISTS = ("node_id", "class_names")
+GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", *MASKS)
 GRAPH_FACTS = (*MADE, "feature_columns")
-"""What else of a graph is saved, so that new nodes are treated as those of training were."""
-MEASURED: dict[str, Callable[[Any], Any]] = {
-    "history": lambda rows: [Epoch(*row) for row in rows],
-    "train_seconds": float,
-    "seconds": float,
-    "peak_memory_bytes": int,
-}
-"""How a run went, and how each fact is read back from JSON."""
+"""What a file holds of a graph, so that new nodes are treated as those of training were."""
+RUN_FACTS = (
+    "history", "train_seconds", "seconds", "peak_memory_bytes",
+    "input_weight", "chosen_by", "against_input", "least_accuracy",
+)  # fmt: skip
+"""What a file holds of a run."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RunResult(ABC):
-    """What every training gives back, of a transfer or a competitor: the model of its best epoch.
+    """A model trained on one graph, by ``transfer`` or ``fit``, at its best epoch.
 
-    Accuracies are fractions in [0, 1]; ``val_accuracy`` is on the nodes that early stopping looked
-    at; either is None where the graph has no such nodes.
+    Accuracies are fractions in [0, 1]. ``val_accuracy`` is on the nodes that early stopping used.
+    Either is None where the graph has no such nodes.
+
+    Shapes:
+        logits [N, C]
     """
 
     data: Data
     graph: Graph
+    config: RunConfig
+    logits: Tensor
     history: list[Epoch]
     train_seconds: float
     seconds: float
@@ -69,20 +81,20 @@ class RunResult(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
 
     @abstractmethod
-    def _scores(self) -> Tensor:
-        """Logits of every node, on any device: [N, C]."""
+    def _method_facts(self) -> dict[str, Any]:
+        """``method``, ``backbone`` and further facts of the method, for the summary."""
 
-    @abstractmethod
-    def _about(self) -> dict[str, Any]:
-        """Facts of the method, and of where and from which seed it ran, for the summary."""
+    @property
+    def device(self) -> torch.device:
+        return self.graph.device
 
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
-        return self._scores().softmax(dim=1).cpu()
+        return self.logits.softmax(dim=1).cpu()
 
     def predict(self) -> Tensor:
         """The most probable class of every node: [N]."""
-        return self._scores().argmax(dim=1).cpu()
+        return self.logits.argmax(dim=1).cpu()
 
     def to_frame(self) -> Any:
         """Each node's id, predicted class, probabilities, known class and split as a DataFrame."""
@@ -93,15 +105,24 @@ class RunResult(ABC):
         write_predictions(self.data, self.predict_proba(), path)
 
     def metrics(self) -> dict[str, Any] | None:
-        """F1, balanced accuracy, AUC, calibration error and confusion matrix on the test nodes.
+        """:class:`graphglow.scores.Scores` of the test nodes, and their confusion matrix.
 
-        See :func:`graphglow.metrics.metrics_of`; None where there are no test nodes.
+        Rows of ``confusion`` are the known classes, columns the predicted ones, both in the order
+        of ``classes``. None where there are no test nodes.
         """
-        nodes = self.graph.test.cpu()
+        from sklearn.metrics import confusion_matrix
+
+        nodes, classes = self.graph.test.cpu(), self.graph.num_classes
         if len(nodes) == 0:
             return None
-        names = class_names(self.data, self.graph.num_classes)
-        return metrics_of(self.graph.y.cpu()[nodes], self.predict_proba()[nodes], names)
+        y, p = self.graph.y.cpu(), self.predict_proba()
+        given = torch.bincount(y[self.graph.train.cpu()], minlength=classes)
+        confusion = confusion_matrix(y[nodes], p[nodes].argmax(1), labels=range(classes))
+        return {
+            **scores_of(y[nodes], p[nodes], given)._asdict(),
+            "classes": class_names(self.data, classes),
+            "confusion": confusion.tolist(),
+        }
 
     @property
     def val_accuracy(self) -> float | None:
@@ -114,13 +135,12 @@ class RunResult(ABC):
     def _accuracy_on(self, nodes: Tensor) -> float | None:
         if len(nodes) == 0:
             return None
-        logits = self._scores()
-        nodes = nodes.to(logits.device)
-        return float(accuracy(logits, nodes, self.graph.y.to(logits.device)[nodes]))
+        nodes = nodes.to(self.logits.device)
+        return float(accuracy(self.logits, nodes, self.graph.y.to(nodes.device)[nodes]))
 
     @property
     def epochs(self) -> int:
-        """Epochs run."""
+        """Number of epochs run."""
         return len(self.history)
 
     def summary(self) -> dict[str, Any]:
@@ -133,133 +153,190 @@ class RunResult(ABC):
             "train_seconds": self.train_seconds,
             "total_seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
-            **self._about(),
+            **self._method_facts(),
+            "device": self.device.type,
+            "seed": self.config.seed,
         }
+
+
+class RefinedEdges(NamedTuple):
+    """The refined graph that a GNN was trained over: both directions of each edge.
+
+    Shapes:
+        edge_index [2, E]; the others [E]
+    """
+
+    edge_index: Tensor
+    edge_weight: Tensor
+    edge_probability: Tensor
+    edge_in_input: Tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransferResult(RunResult):
-    """A trained GNN with its graph and its frozen learner, of either kind.
+    """A GNN trained under a frozen learner.
 
-    Everything shown is computed from those, so a saved result gives the same predictions and the
-    same refined graph after loading.
+    Its messages pass over ``lambda A + (1 - lambda) L``, with A the input graph and L the learned
+    one. L and the logits are computed from the other fields, so a saved result gives the same
+    predictions after loading.
+
+    Shapes:
+        logits [N, C]; pivots [P]; basis [N, K]
     """
 
     config: TransferConfig | PaperConfig
-    learner: EvidenceLearner | StructureLearner
+    learner: Learner
     gnn: Backbone
+    input_weight: float
+    """lambda."""
+    edges: RefinedEdges | None = None
+    """L, under an evidence learner."""
+    pivots: Tensor | None = None
+    """The fixed pivots through which L is inferred, under the paper's learner."""
+    basis: Tensor | None = None
+    """Gives nodes without features the columns that the GNN reads: :func:`spectral_features`."""
+    chosen_by: str = "settings"
+    """What chose lambda: ``settings``, ``validation``, or ``leave-one-out`` where there are no
+    validation nodes."""
+    against_input: Accuracies | None = None
+    """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
+    least_accuracy: float = 0.0
+    """Validation accuracies up to this one counted as equal."""
+    latent: Structure = field(init=False)
+    """L."""
+    logits: Tensor = field(init=False)
 
-    @cached_property
-    @abstractmethod
-    def logits(self) -> Tensor:
-        """Scores of every node, on the device of the training: [N, C]."""
-
-    @property
-    @abstractmethod
-    def message_graph(self) -> tuple[Structure | None, float]:
-        """The learned graph, and lambda: together the graph that messages pass over."""
-
-    @abstractmethod
-    def on_graph(self, data: Data, graph: Graph) -> "TransferResult":
-        """The same GNN on a graph with more nodes, checked and on the device."""
-
-    @abstractmethod
-    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
-        """Say which evidence speaks for and against two nodes, by id, being of one class.
-
-        Only under an evidence learner; any two nodes will do, joined or not.
-        """
-
-    @abstractmethod
-    def _structure(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and facts of the learner and of what it made of this graph, for a file."""
+    @torch.no_grad()
+    def __post_init__(self) -> None:
+        if self.edges is not None:
+            weighted = self.edges.edge_index, self.edges.edge_weight
+            latent: Structure = FixedStructure(normalised_adjacency(*weighted, len(self.graph.y)))
+            object.__setattr__(self, "latent", latent)
+            object.__setattr__(self, "logits", self.scores_on(self.graph))
+            return
+        assert isinstance(self.learner, StructureLearner)
+        assert isinstance(self.config, PaperConfig)
+        assert self.pivots is not None
+        parts = self.gnn, self.learner, self.graph, self.pivots, self.config
+        with out_of_memory_hint(f"predicting {self.graph.name}", NEEDS_LESS):
+            last = last_refinement(*parts)
+        object.__setattr__(self, "latent", last.latent)
+        object.__setattr__(self, "logits", last.logits)
 
     @property
     def backbone(self) -> str:
         return self.config.backbone
 
     @property
+    def method(self) -> str:
+        if isinstance(self.learner, EvidenceLearner):
+            return "evidence" if self.learner.trained else "untrained"
+        config = self.learner.config
+        if not config.weighted:
+            return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
+        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
+
+    @property
     def provenance(self) -> dict[str, Any]:
-        """Of the learner."""
+        """How the learner was made."""
         return self.learner.provenance
 
     @property
-    def device(self) -> torch.device:
-        return self.graph.y.device
+    def x(self) -> Tensor:
+        """What the GNN reads of each node: its features or, without any, spectral columns."""
+        x: Any = self.data.x if self.basis is None else self.graph.x
+        assert isinstance(x, Tensor)
+        return x
 
-    def _scores(self) -> Tensor:
-        return self.logits
+    @property
+    def best_epoch(self) -> Epoch:
+        """The epoch whose weights were kept."""
+        return best_epoch(self.history, self.least_accuracy)
 
-    def scores_on(self, graph: Graph) -> Tensor:
-        """Logits on a graph of the same nodes, with the learned graph as it is: [N, C].
-
-        Differentiable in the graph's features.
-        """
-        scores: Tensor = self.gnn(*self._encoded(graph), None)[1]
-        return scores
-
-    @torch.no_grad()
-    def last_layer(self) -> LastLayer:
-        """The last propagation of an evaluation pass; only of explainable backbones."""
-        return self.gnn.last_layer(*self._encoded(self.graph))
-
-    def _encoded(self, graph: Graph) -> tuple[Encoded, MixedPropagation]:
-        return self.gnn.encode(graph, None), MixedPropagation(graph.adj, *self.message_graph)
-
-    def message_rows(self, node: int, adj: SparseMatrix) -> tuple[Tensor, Tensor]:
-        """Weights that a node gives to all nodes, over ``adj`` and the learned graph: [1, N]."""
-        return Messages(adj, *self.message_graph).rows(slice(node, node + 1))
-
-    def edge_probabilities(self, node: int) -> dict[int, float]:
-        """How likely the refined edges of a node join one class, by their other end."""
-        return {}
+    def _method_facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"method": self.method, "backbone": self.backbone}
+        if isinstance(self.learner, StructureLearner):
+            return facts | delta_facts(self.learner.config.delta)
+        assert self.edges is not None
+        return facts | {
+            "input_weight": self.input_weight,
+            "chosen_by": self.chosen_by,
+            "refined_edges_in_training": self.edges.edge_index.shape[1] // 2,
+        }
 
     def summary(self) -> dict[str, Any]:
         return {**super().summary(), "verdict": self.verdict}
 
     @property
     def verdict(self) -> str:
-        """In one line: whether this is better than a GNN on the input graph, and by what.
+        """One line: whether this is better than a GNN on the input graph, and by how much.
 
-        Test labels are not read. Under a learner of the paper's kind no such GNN is trained.
+        Test labels are not read. Under the paper's learner no such GNN is trained.
         """
         return self.judged().sentence
 
     def judged(self) -> Verdict:
         """The verdict, and whether it is bad news."""
-        return verdict_of(None, None, unknown="no GNN was trained on the input graph alone")
+        if self.edges is None:
+            return verdict_of(None, None, unknown="no GNN was trained on the input graph alone")
+        right = self.against_input
+        return verdict_of(
+            edge_shares(self.data, self.edges.edge_index) if right is None else None,
+            right,
+            whose="validation accuracy {}, against {} of a GNN on the input graph",
+            unknown=NO_PAIRS,
+        )
 
     def controls(self) -> dict[str, dict[str, float | None]]:
-        """Accuracies of the majority class, an MLP and a GCN on the same split, trained now.
+        """Train an MLP and a GCN on the same split; return their accuracies and the majority's.
 
-        They have the epochs, patience, seed and device of this run. Without validation nodes, which
-        they need to stop by, there is the majority class alone.
+        They have the epochs, patience, seed and device of this run. Without validation nodes, by
+        which they stop, there is the majority class alone.
         """
         from graphglow.competitors import METHODS, fit
 
-        y, parts = self.graph.y, {"test_accuracy": self.graph.test, "val_accuracy": self.graph.val}
+        y = self.graph.y
         right = y == int(y[self.graph.train].bincount().argmax())
-        majority = {n: float(right[of].double().mean()) for n, of in parts.items() if len(of)}
-        found: dict[str, dict[str, float | None]] = {"majority": dict.fromkeys(parts) | majority}
-        shared = ("epochs", "patience", "seed", "device")
-        settings = {name: getattr(self.config, name) for name in shared}
+        parts = {"test_accuracy": self.graph.test, "val_accuracy": self.graph.val}
+        means = {
+            n: float(right[of].double().mean()) if len(of) else None for n, of in parts.items()
+        }
+        found = {"majority": means}
+        names = ("epochs", "patience", "seed", "device")
+        settings = {name: getattr(self.config, name) for name in names}
         for method in ("mlp", "gcn") if len(self.graph.val) else ():
             run = fit(method, self.data, METHODS[method].config(**settings))
             found[method] = {name: getattr(run, name) for name in parts}
         return found
 
-    def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
-        """The learned structure: each node's ``top_k`` strongest incoming edges of a layer.
+    # -- the messages
 
-        Weights are those that one layer applies: ``lambda A_norm + (1 - lambda) L``, in the parts
-        ``edge_input_weight`` and ``edge_latent_weight``. What the graph says of nodes comes along.
-        With ``top_k`` at least the number of nodes this is the whole operator.
+    def scores_on(self, graph: Graph) -> Tensor:
+        """Logits on a graph of the same nodes, with the learned graph as it is: [N, C].
+
+        Differentiable in the graph's features.
+        """
+        mix = MixedPropagation(graph.adj, self.latent, self.input_weight)
+        scores: Tensor = self.gnn(self.gnn.encode(graph, None), mix, None)[1]
+        return scores
+
+    @torch.no_grad()
+    def last_layer(self) -> LastLayer:
+        """The last propagation of an evaluation pass; for explainable backbones."""
+        mix = MixedPropagation(self.graph.adj, self.latent, self.input_weight)
+        return self.gnn.last_layer(self.gnn.encode(self.graph, None), mix)
+
+    def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
+        """The graph of the GNN's messages: each node's ``top_k`` strongest incoming edges.
+
+        Weights are those that one layer applies, ``lambda A_norm + (1 - lambda) L``, with the parts
+        ``edge_input_weight`` and ``edge_latent_weight``. Attributes of nodes are kept.
 
         Args:
-            top_k: Edges kept per node.
-            self_loops: Keep the message of a node to itself among its edges.
+            top_k: Edges kept per node; from the number of nodes on, all.
+            self_loops: Keep the message of a node to itself.
         """
-        messages = Messages(self.graph.adj, *self.message_graph)
+        messages = Messages(self.graph.adj, self.latent, self.input_weight)
         edges = messages.strongest(top_k, self_loops=self_loops)
         refined = without_edges(self.data.clone())
         refined.edge_index, refined.edge_weight = edges.pairs.cpu(), edges.weight.cpu()
@@ -275,20 +352,43 @@ class TransferResult(RunResult):
         label: int | str | None = None,
         against: int | str | None = None,
     ) -> "Explanation":
-        """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
+        """Say which nodes carried the decision on ``node``, over input edges or learned ones.
 
-        Exact for the last layer, for backbones whose scores are a sum over neighbours; others are
-        refused.
+        Exact for the last layer. Backbones whose scores are no sum over neighbours are refused.
 
         Args:
             node: Its id; its index where the graph has no ids.
-            top_k: Nodes listed, those that contributed most.
+            top_k: Number of nodes listed, those that contributed most.
             label: The class to explain; by default the predicted one.
             against: Explain the lead over this class instead of the score itself.
         """
         from graphglow.explain import explain_result
 
         return explain_result(self, node, top_k, label=label, against=against)
+
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
+        """Say which evidence speaks for and against two nodes, by id, being of one class.
+
+        Only under an evidence learner. The nodes need not be joined.
+        """
+        from graphglow.explain import explain_known_pair, pair_places
+
+        if not isinstance(self.learner, EvidenceLearner) or self.edges is None:
+            raise InputError(
+                "Pairs are explained under an evidence learner only: the paper's compares "
+                "embeddings and has no evidence to name. Transfer with the learner universal."
+            )
+        pair = pair_places(self.data, self.graph.num_nodes, u, v)
+        known = self.learner, self._refined, self.data, pair
+        return explain_known_pair(*known, self.edges.edge_index, self.logits)
+
+    @cached_property
+    def _refined(self) -> RefinedGraph:
+        """All candidate pairs with their evidence, computed again: a result keeps only edges."""
+        assert isinstance(self.learner, EvidenceLearner)
+        return refined_by(self.learner, self.data, self.config.seed, self.device)
+
+    # -- new nodes
 
     def predict_new(
         self,
@@ -305,14 +405,14 @@ class TransferResult(RunResult):
 
         Args:
             x: Features [M, F] of the new nodes, as ``result.data.x`` has them: not scaled to unit
-                length, but with the columns of a table already encoded.
-            edges: Pairs [2, E] of node indices, both directions alike; old nodes are 0 .. N - 1,
-                the new ones N .. N + M - 1, and each edge has a new end. None: no edges, or, where
-                the training graph was made of nearest neighbours, those to the nearest nodes.
+                length, but with the columns of a table already encoded. [M, 0] without features.
+            edges: Pairs [2, E] of node indices in either direction; old nodes are 0 .. N - 1, the
+                new ones N .. N + M - 1, and each edge has a new end. None: no edges or, where the
+                training graph was made of nearest neighbours, those to the nearest nodes.
             edge_weight: One per edge [E], at least 0; by default 1.
             node_id: Ids of the new nodes.
         """
-        from graphglow.new_nodes import predict_new
+        from graphglow.inductive import predict_new
 
         return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
 
@@ -324,15 +424,15 @@ class TransferResult(RunResult):
         columns: Columns | None = None,
         skip_unknown_edges: bool = False,
     ) -> "NewPredictions":
-        """:meth:`predict_new` from tables, with ids: files (``.csv``, ``.parquet``) or DataFrames.
+        """:meth:`predict_new` from tables with ids: files (``.csv``, ``.parquet``) or DataFrames.
 
         Args:
-            nodes: As the nodes table that the graph was loaded from, with ids that are new; a label
-                and a split are passed over. A category that training has not seen counts as
-                missing, with a warning.
+            nodes: As the nodes table that the graph was loaded from, with new ids. A label and a
+                split are ignored. A category that training has not seen counts as missing, with a
+                warning.
             edges: ``source`` and ``target``, ids of old or new nodes, and optionally ``weight``.
-            columns: As in ``load_graph``; what was said there holds here too.
-            skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
+            columns: As in ``load_graph``; what was given there holds here too.
+            skip_unknown_edges: Leave out edges with unknown ids, as in ``load_graph``.
         """
         from graphglow.graph.tables import read_new_nodes
 
@@ -341,53 +441,148 @@ class TransferResult(RunResult):
         )
         return self.predict_new(x, pairs, edge_weight=weight, node_id=ids)
 
+    def on_graph(self, data: Data) -> "TransferResult":
+        """The same GNN on a checked graph with more nodes; an evidence learner refines it anew."""
+        graph = training_graph(data).to(self.device, self.graph.adj.values.dtype)
+        graph = graph.with_labels(num_classes=self.graph.num_classes)
+        if self.basis is not None:
+            graph = graph.with_matrices(x=spectral_features(graph, self.basis))
+        edges = None
+        if isinstance(self.learner, EvidenceLearner):
+            assert isinstance(self.config, TransferConfig)
+            refined = refined_by(self.learner, data, self.config.seed, self.device)
+            edges = strongest_edges(refined, self.config.top_k)
+        return replace(self, data=data, graph=graph, edges=edges)
+
     def module(self) -> nn.Module:
         """The trained GNN as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
 
-        For ``torch_geometric.explain`` and whatever else asks for gradients: features and edges of
-        the same nodes may change, the learned graph stays. Only with backbones that read the graph
-        by its normalised adjacency alone.
+        For ``torch_geometric.explain`` and others that need gradients. Features and edges of the
+        same nodes may change; the learned graph stays. Only with backbones that read the graph by
+        its normalised adjacency alone.
         """
         from graphglow.pyg_api import ResultModule
 
         return ResultModule(self)
 
+    # -- files
+
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file; an existing file is replaced as a whole."""
-        data = self.data
-        graph = {name: data[name] for name in GRAPH_TENSORS if data.get(name) is not None}
-        tensors, facts = self._structure()
-        tensors = {**prefixed("graph", graph), **prefixed("gnn", self.gnn.state_dict()), **tensors}
+        data, learner = self.data, {"provenance": self.provenance}
+        if isinstance(self.learner, EvidenceLearner):
+            learner = self.learner.facts()
+        else:
+            learner["config"] = asdict(self.learner.config)
+        tensors = prefixed("graph", {n: data[n] for n in GRAPH_TENSORS if data.get(n) is not None})
+        tensors |= prefixed("gnn", self.gnn.state_dict())
+        tensors |= prefixed("learner", dict(self.learner.state_dict()))
+        if self.edges is not None:
+            tensors |= prefixed("refined", self.edges._asdict())
+        own = {"pivots": self.pivots, "basis": self.basis}
+        tensors |= {name: tensor for name, tensor in own.items() if tensor is not None}
+        lists = {}
+        if "node_id" in data:
+            lists["node_id"] = own_ids(data, len(data.node_id))
+        if "class_names" in data:
+            lists["class_names"] = [str(name) for name in data.class_names]
         meta = {
             "config": asdict(self.config),
-            **facts,
-            **{name: getattr(self, name) for name in MEASURED},
+            "learner": learner,
+            "run": {name: getattr(self, name) for name in RUN_FACTS},
+            "graph": lists | {name: data[name] for name in GRAPH_FACTS if name in data},
             "name": self.graph.name,
-            "lists": {name: _plain(data[name]) for name in GRAPH_LISTS if name in data},
-            "facts": {name: data[name] for name in GRAPH_FACTS if name in data},
         }
         save_tensors(path, "result", tensors, meta)
 
     @classmethod
     def load(cls, path: str | Path) -> "TransferResult":
         """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
-        from graphglow.transfer_results import EvidenceResult, PaperResult
-
         tensors, meta = load_tensors(path, "result")
         try:
-            facts = {name: fact for name, fact in meta["facts"].items() if name in GRAPH_FACTS}
-            graph = within("graph", tensors)
-            data = Data(**graph, **meta["lists"], **facts, name=str(meta["name"]))
-            kind = EvidenceResult if "evidence_version" in meta["learner"] else PaperResult
-            measured = {name: read(meta[name]) for name, read in MEASURED.items()}
-            return kind.from_tensors(data, tensors, meta, measured, str(path))
+            return cls._from_file(tensors, meta, str(path))
         except InputError:
             raise
-        except Exception as error:  # what is there is not what was written, in whatever way
+        except Exception as error:  # whatever is there, it is not what was written
             text = " ".join(str(error).split())
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
+    @classmethod
+    def _from_file(
+        cls, tensors: dict[str, Tensor], meta: dict[str, Any], path: str
+    ) -> "TransferResult":
+        config: TransferConfig | PaperConfig
+        settings, run = meta["config"] | {"device": "cpu"}, meta["run"]
+        weights, refined = within("learner", tensors), within("refined", tensors)
+        data = Data(**within("graph", tensors), **meta["graph"], name=str(meta["name"]))
+        data = check_graph(data, need_validation=not refined)
+        graph = training_graph(data)
+        if refined:
+            config = TransferConfig(**settings)
+            hidden, graph = config.hidden, with_known_classes(graph, data)
+            learner: Learner = EvidenceLearner.from_tensors(weights, meta["learner"], path)
+            nodes = refined["edge_index"]
+        else:
+            config = PaperConfig(**settings)
+            learner = StructureLearner.from_tensors(weights, meta["learner"], path)
+            hidden, nodes = learner.config.embedding_size, tensors["pivots"]
+        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
+            raise InputError(f"{path} must hold nodes of its own graph; got others")
+        if "basis" in tensors:
+            graph = graph.with_matrices(x=spectral_features(graph, tensors["basis"]))
+        gnn = build_gnn(config, graph, hidden, torch.Generator())
+        fill(gnn, within("gnn", tensors), path)
+        against = run["against_input"]
+        run["against_input"] = None if against is None else Accuracies(*against)
+        run["history"] = [Epoch(*row) for row in run["history"]]
+        return cls(
+            data=data,
+            graph=graph,
+            config=config,
+            learner=learner.requires_grad_(False).eval(),
+            gnn=gnn.requires_grad_(False).eval(),
+            edges=RefinedEdges(**refined) if refined else None,
+            pivots=tensors.get("pivots"),
+            basis=tensors.get("basis"),
+            **run,
+        )
 
-def _plain(values: Any) -> list[Any]:
-    """Node ids and class names as JSON can hold them: numbers and text, no arrays."""
-    return [value.item() if hasattr(value, "item") else value for value in values]
+
+def refined_by(
+    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
+) -> RefinedGraph:
+    """Refine a checked graph, reading the labels of training nodes alone.
+
+    Edges that were made for want of any are no evidence, and are left out.
+    """
+    names = ["x", "y", "train_mask", "class_names"]
+    if not data.get("knn_graph", False):
+        names += ["edge_index", "edge_weight"]
+    known = Data(**{name: data[name] for name in names if data.get(name) is not None})
+    return learner.refine(known, seed=seed, device=device)
+
+
+def strongest_edges(refined: RefinedGraph, top_k: int) -> RefinedEdges:
+    """Keep the edges that are among the ``top_k`` strongest of either end."""
+    kept = refined.only((refined.ranks() < top_k).any(0))
+    return RefinedEdges(*(getattr(kept, name) for name in RefinedEdges._fields))
+
+
+def with_known_classes(graph: Graph, data: Data) -> Graph:
+    """Leave out classes that only test nodes have and nobody names: they must change nothing."""
+    known = int(graph.y[torch.cat([graph.train, graph.val])].max()) + 1
+    return graph.with_labels(num_classes=max(known, len(data.get("class_names") or ())))
+
+
+def spectral_features(graph: Graph, basis: Tensor) -> Tensor:
+    """The rows of the normalised adjacency in a basis of K columns, at unit length.
+
+    With singular vectors as the basis this is a spectral embedding. Nodes that the basis does not
+    know yet are placed by their edges to those that it knows.
+
+    Shapes:
+        basis [M, K] of the first M nodes -> [N, K]
+    """
+    rows = link_rows(graph)
+    assert rows is not None
+    return unit_unless_short(times(rows, F.pad(basis, (0, 0, 0, graph.num_nodes - len(basis)))))

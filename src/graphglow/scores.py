@@ -1,15 +1,18 @@
-"""How good class predictions are: leave-one-out accuracy, measures, and sets of classes."""
+"""How good class probabilities are: measures, leave-one-out accuracy, and sets of classes."""
 
 import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.errors import InputWarning
+
+BINS = 10
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Scores(NamedTuple):
     """Of two classes; of more, the mean over each class against the others."""
     average_precision: float | None
     """Of two classes, for the one with fewer labels."""
+    calibration_error: float
+    """Mean gap between the probability of the predicted class and how often it is right."""
 
 
 def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
@@ -90,9 +95,21 @@ def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, coverage: float) -> Ten
     return sets
 
 
-def scores_of(y: Tensor, p: Tensor, given: Tensor) -> Scores:
-    """Measures of probabilities [M, C] against y [M]; ``given`` [C] counts the given labels."""
+def scores_of(y: Tensor, p: Tensor, given: Tensor | None = None) -> Scores:
+    """Measure class probabilities on labelled nodes.
+
+    Args:
+        y: The labels.
+        p: The probabilities.
+        given: Number of labels of each class that the predictor had; by default those of ``y``.
+
+    Shapes:
+        y [M], p [M, C], given [C]
+    """
     from sklearn import metrics
+
+    y, p = y.cpu(), p.cpu()
+    given = torch.bincount(y) if given is None else given
 
     width = max(p.shape[1], int(y.max()) + 1)
     whole = F.pad(p.double(), (0, width - p.shape[1]))
@@ -116,4 +133,12 @@ def scores_of(y: Tensor, p: Tensor, given: Tensor) -> Scores:
         log_loss=metrics.log_loss(truth, chances, labels=range(width)),
         auroc=sum(areas) / len(areas) if areas else None,
         average_precision=precision,
+        calibration_error=calibration_error(chances.max(1), truth == predicted),
     )
+
+
+def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
+    """``sum_b |mean confidence - mean right| n_b / M`` over ten bins of confidence: [M], [M]."""
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, confidence - right, BINS)
+    return float(np.abs(gaps).sum() / len(confidence))

@@ -2,16 +2,16 @@
 
 graphglow transfer --target reed98
 
-Under a learner of the paper's kind the structure is inferred from the GNN's embeddings in every
-pass. An evidence learner makes a structure S of the graph once, in closed form; a GNN is trained
-over ``lambda A + (1 - lambda) S`` (Eq. 12).
+Under the paper's learner the structure is inferred from the GNN's embeddings in every pass. An
+evidence learner makes a structure S of the graph once, in closed form; a GNN is trained over
+``lambda A + (1 - lambda) S`` (Eq. 12).
 """
 
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,68 +28,49 @@ from graphglow.device import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.views import link_rows
 from graphglow.gnn import Backbone, FixedStructure, Structure
-from graphglow.gnn.train import Epoch, GNNTask, Loop, OnEpoch, freeze
+from graphglow.gnn.train import Epoch, GNNTask, Loop, OnEpoch, accuracy_by_luck, best_epoch, freeze
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
+from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
+from graphglow.linalg.rows import low_rank_map
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
 from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
-from graphglow.result import TransferResult
-from graphglow.settings import PaperConfig, TransferConfig
-from graphglow.transfer_results import (
-    EvidenceResult,
-    PaperResult,
+from graphglow.result import (
+    TransferResult,
     refined_by,
+    spectral_features,
     strongest_edges,
     with_known_classes,
 )
+from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.verdict import Accuracies
 
 INPUT_WEIGHTS = (0.0, 0.5, 1.0)
-"""lambda: the refined graph alone, both graphs, the input graph alone."""
+"""Values of lambda that are tried: the refined graph alone, both graphs, the input graph alone."""
 EPOCHS_UNSEEN = 100
-"""Epochs where no validation node says when to stop."""
+"""Most epochs where no validation node says when to stop."""
+COLUMNS = 32
+"""Spectral columns of graphs without features."""
 NARROWER = "a smaller --hidden, fewer --num-layers"
 
 
 @dataclass(frozen=True)
 class StructureObserver:
-    """Sees the learned structure while the GNN trains."""
+    """Looks at the structure that the paper's learner infers while the GNN trains."""
 
     every: int
     """In epochs."""
     look: Callable[[int, Structure, Tensor], None]
-    """Called with the epochs done, 0 at first, the structure as the model has it then, and its
-    pivots [P]."""
+    """Called with the number of epochs done, 0 at first, the structure, and its pivots [P]."""
 
     def __call__(self, task: PaperTask, epoch: int) -> None:
         if epoch % self.every == 0:
             self.look(epoch, task.evaluate().latent, task.pivots)
 
 
-@overload
-def transfer(
-    data: Any,
-    learner: StructureLearner,
-    config: PaperConfig | None = None,
-    *,
-    on_epoch: OnEpoch | None = None,
-    observer: StructureObserver | None = None,
-    checkpoint: Checkpoint | None = None,
-    **settings: Any,
-) -> PaperResult: ...
-@overload
-def transfer(
-    data: Any,
-    learner: LearnerName = UNIVERSAL,
-    config: TransferConfig | PaperConfig | None = None,
-    *,
-    on_epoch: OnEpoch | None = None,
-    observer: StructureObserver | None = None,
-    checkpoint: Checkpoint | None = None,
-    **settings: Any,
-) -> TransferResult: ...
 def transfer(
     data: Any,
     learner: LearnerName = UNIVERSAL,
@@ -102,55 +83,57 @@ def transfer(
 ) -> TransferResult:
     """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
-    An evidence learner (``universal``) refines the graph first, in closed form; then a GNN is
-    trained over ``lambda A + (1 - lambda) S``, with A the input graph and S the refined one. Labels
-    of validation nodes choose the epoch, and lambda (0, 0.5 or 1) where ``input_weight`` is None;
-    without validation nodes the training nodes choose lambda, by leave-one-out. A learner of the
-    paper's kind (``paper``) infers the structure from the GNN's own embeddings in every pass
+    An evidence learner (``universal``) refines the graph first, in closed form. Then a GNN is
+    trained over ``lambda A + (1 - lambda) S``, with A the input graph and S the refined one.
+    Validation nodes choose the epoch, and lambda (0, 0.5 or 1) where ``input_weight`` is None;
+    without validation nodes the training nodes choose lambda, by leave-one-out. Accuracies within
+    one standard error of the majority class, or below, count as equal, and the loss decides.
+
+    The paper's learner (``paper``) infers the structure from the GNN's own embeddings in every pass
     (Algorithm 3). (GraphGLOW*, the oracle of the paper, whose learner is trained on the target, is
     ``fit("graphglow-star", data)``.)
+
+    On a graph without features, or with the same ones for all nodes, the GNN reads 32 spectral
+    columns: the leading singular vectors of the adjacency.
 
     Args:
         data: The target graph: a ``Data``, or anything else that :func:`load_graph` takes.
         learner: What :func:`load_learner` takes: a name, a file, or the learner itself.
-        config: A :class:`TransferConfig`; under a learner of the paper's kind a
-            :class:`PaperConfig`.
+        config: A :class:`TransferConfig`; under the paper's learner a :class:`PaperConfig`.
         on_epoch: Called after every epoch.
-        observer: Looks at the structure that the paper's learner infers now and then; what is
+        observer: Looks at the structure while it is learned, under the paper's learner; what is
             trained stays the same.
-        checkpoint: Under the paper's learner: the file from which a training that was stopped goes
-            on. Times of the result are then sums over its parts.
-        settings: Settings by name, as ``epochs=10``, which go before those of ``config``.
+        checkpoint: Under the paper's learner: the file from which a stopped training goes on. Times
+            of the result are then sums over its parts.
+        settings: Settings by name, as ``epochs=10``; they override those of ``config``.
     """
     chosen = load_learner(learner, seed=settings.get("seed", getattr(config, "seed", 0)))
-    config = with_settings(config_for(chosen, config), settings)
+    config = with_settings(_checked_config(chosen, config), settings)
     data = as_graph(data)
-    if isinstance(chosen, EvidenceLearner):
-        if observer is not None or checkpoint is not None:
-            raise InputError(
-                "observer and checkpoint must go with a learner of the paper's kind; got an "
-                "evidence learner, under which a training takes seconds"
-            )
-        assert isinstance(config, TransferConfig)
-        return _transfer_evidence(data, chosen, config, on_epoch)
-    assert isinstance(config, PaperConfig)
-    return _transfer_paper(data, chosen, config, on_epoch, observer, checkpoint)
+    if isinstance(chosen, StructureLearner):
+        assert isinstance(config, PaperConfig)
+        return _transfer_paper(data, chosen, config, on_epoch, observer, checkpoint)
+    if observer is not None or checkpoint is not None:
+        raise InputError(
+            "observer and checkpoint must go with a learner of the paper's kind; leave them out "
+            "under an evidence learner, where a training takes seconds"
+        )
+    assert isinstance(config, TransferConfig)
+    return _transfer_evidence(data, chosen, config, on_epoch)
 
 
-def config_for(
+def _checked_config(
     learner: Learner, config: TransferConfig | PaperConfig | None
 ) -> TransferConfig | PaperConfig:
-    """The settings of a transfer under this learner: those given, if of its kind, or defaults."""
+    """The settings, of the class that belongs to the learner; its defaults if there are none."""
     paper = isinstance(learner, StructureLearner)
     kind: type[TransferConfig | PaperConfig] = PaperConfig if paper else TransferConfig
-    if config is None:
-        return kind()
-    if not isinstance(config, kind):
+    if config is not None and not isinstance(config, kind):
         whose = "of the paper's kind" if paper else "that reads evidence"
         raise InputError(
             f"config must be a {kind.__name__} under a learner {whose}; got {type(config).__name__}"
         )
-    return config
+    return config or kind()
 
 
 def _transfer_paper(
@@ -160,7 +143,7 @@ def _transfer_paper(
     on_epoch: OnEpoch | None,
     observer: StructureObserver | None,
     checkpoint: Checkpoint | None,
-) -> PaperResult:
+) -> TransferResult:
     began = time.perf_counter()
     device = resolve_device(config.device)
     data = check_graph(data)
@@ -168,7 +151,7 @@ def _transfer_paper(
     frozen = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
     reset_peak_memory(device)
     with out_of_memory_hint(f"training on {graph.name}", NEEDS_LESS):
-        graph = graph.to(device)
+        graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
         train_began = time.perf_counter()
         task, history = train_under(
             frozen, graph, config, on_epoch=on_epoch, look=observer, checkpoint=checkpoint
@@ -176,13 +159,15 @@ def _transfer_paper(
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     now, before = time.perf_counter(), 0.0 if checkpoint is None else checkpoint.seconds_before
-    return PaperResult(
+    return TransferResult(
         data=data,
         graph=graph,
         config=config,
         learner=frozen,
         gnn=freeze(task.gnn),
+        input_weight=config.input_weight,
         pivots=task.pivots,
+        basis=basis,
         history=history,
         train_seconds=now - train_began + before,
         seconds=now - began + before,
@@ -191,26 +176,24 @@ def _transfer_paper(
 
 
 class Trained(NamedTuple):
-    """The GNN of one lambda.
-
-    Shapes:
-        right [K]: which validation nodes it predicts right
-    """
+    """The GNN of one lambda; ``right`` [K] marks the validation nodes that it predicts right."""
 
     input_weight: float
     gnn: Backbone
     history: list[Epoch]
     right: Tensor
+    least_accuracy: float
 
     @property
     def score(self) -> tuple[float, float]:
-        """Of the epoch that was kept: validation accuracy, then the lower log-loss."""
-        return max((epoch.val_accuracy, -epoch.val_loss) for epoch in self.history)
+        """Validation accuracy of the epoch that was kept, then the lower loss."""
+        best = best_epoch(self.history, self.least_accuracy)
+        return max(best.val_accuracy, self.least_accuracy), -best.val_loss
 
 
 def _transfer_evidence(
     data: Data, learner: EvidenceLearner, config: TransferConfig, on_epoch: OnEpoch | None
-) -> EvidenceResult:
+) -> TransferResult:
     """Refine the graph once, then train one GNN for each lambda that is tried; keep the best.
 
     Differs from the paper: S does not change while the GNN trains, and lambda may be chosen.
@@ -225,28 +208,30 @@ def _transfer_evidence(
     with out_of_memory_hint(f"refining {name}", "a smaller graph"):
         refined = refined_by(learner, data, config.seed, device)
         edges = strongest_edges(refined, config.top_k)
-    graph = with_known_classes(training_graph(data), data).to(device)
+    graph = with_known_classes(training_graph(data), data)
+    graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
     weights, chosen_by = _weights_to_try(config, graph, refined.channel_scores)
     del refined  # candidates and their evidence take many times the room of the graph
     with out_of_memory_hint(f"training on {name}", NARROWER):
-        strength = edges["edge_index"], edges["edge_weight"]
-        structure = FixedStructure(normalised_adjacency(*strength, graph.num_nodes))
+        structure = FixedStructure(normalised_adjacency(*edges[:2], graph.num_nodes))
         train_began = time.perf_counter()
-        trained = _train(graph, structure, config, weights, on_epoch)
+        trained = [_train(graph, structure, config, weight, on_epoch) for weight in weights]
         best = max(trained, key=lambda one: one.score)
         train_seconds = time.perf_counter() - train_began
     plain = [one.right for one in trained if one.input_weight == 1 and len(graph.val) > 0]
-    result = EvidenceResult(
+    result = TransferResult(
         data=data,
         graph=graph,
         config=config,
         learner=learner,
         gnn=best.gnn,
-        **edges,
         input_weight=best.input_weight,
+        edges=edges,
+        basis=basis,
         chosen_by=chosen_by,
         against_input=Accuracies.of(plain[0], best.right) if plain else None,
         history=best.history,
+        least_accuracy=best.least_accuracy,
         train_seconds=train_seconds,
         seconds=time.perf_counter() - began,
         peak_memory_bytes=peak_memory_bytes(device),
@@ -259,26 +244,35 @@ def _train(
     graph: Graph,
     structure: FixedStructure,
     config: TransferConfig,
-    weights: Sequence[float],
+    input_weight: float,
     on_epoch: OnEpoch | None,
-) -> list[Trained]:
-    """Train a GNN for each lambda; without validation nodes, training nodes say when to stop."""
+) -> Trained:
+    """Train the GNN of one lambda; without validation nodes, training nodes say when to stop."""
     unseen = len(graph.val) == 0
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     graph = graph.with_labels(val=graph.train) if unseen else graph
-    trained = []
-    for weight in weights:
-        run = config.run(weight)
-        task = GNNTask(graph, config.hidden, run, given=structure, balanced=config.balanced)
-        history = Loop(task, epochs, config.patience).run(on_epoch)
-        right = task.logits()[graph.val].argmax(1) == task.val_labels
-        trained.append(Trained(weight, freeze(task.gnn), history, right))
-    return trained
+    run = config.run(input_weight)
+    task = GNNTask(graph, config.hidden, run, given=structure, balanced=config.balanced)
+    task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
+    history = Loop(task, epochs, config.patience).run(on_epoch)
+    right = task.logits()[graph.val].argmax(1) == task.val_labels
+    return Trained(input_weight, freeze(task.gnn), history, right, task.least_accuracy)
+
+
+def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph, Tensor | None]:
+    """Give the nodes of a graph without features spectral columns; return their basis, if any."""
+    rows = link_rows(graph)
+    if rows is None or edges_were_made(data) or not bool((data.x == data.x[:1]).all()):
+        return graph, None
+    generator = torch.Generator().manual_seed(seed)
+    basis = low_rank_map(rows, COLUMNS, generator)[1].matrix
+    basis = torch.eye(graph.num_nodes, device=graph.device) if basis is None else basis
+    return graph.with_matrices(x=spectral_features(graph, basis)), basis
 
 
 def _weights_to_try(
     config: TransferConfig, graph: Graph, scores: Mapping[str, Mapping[str, float]]
-) -> tuple[tuple[float, ...], str]:
+) -> tuple[Sequence[float], str]:
     """Values of lambda to train with, and what chooses among them."""
     if config.input_weight is not None:
         return (float(config.input_weight),), "settings"
@@ -290,12 +284,11 @@ def _weights_to_try(
 def input_weight_by_leave_one_out(
     scores: Mapping[str, Mapping[str, float]], *, margin: float = 0.05
 ) -> float:
-    """Return lambda of ``lambda A + (1 - lambda) S`` without validation nodes.
+    """Choose lambda of ``lambda A + (1 - lambda) S`` without validation nodes.
 
-    The channels of A^2 x and S^2 x are linear GNNs on the input graph and on the refined one; their
-    leave-one-out log-loss gains on the training nodes are compared. The better graph is taken
-    alone; within ``margin`` of each other both count alike. Where neither is as good as the
-    features without a graph, the better one does the least harm, so this is not asked.
+    The channels of A^2 x and S^2 x are linear GNNs on the input graph and on the refined one. The
+    one with the larger leave-one-out gain in log-loss on the training nodes is taken alone; within
+    ``margin`` of each other both count alike.
 
     Args:
         scores: ``channel_scores`` of a refined graph.

@@ -1,9 +1,7 @@
-"""Whether what was made of a graph is better than the graph was, in one line.
+"""Whether a refined graph, or what was trained over it, is better than the input, in one line.
 
-Two things are compared: how many edges join nodes of one class, and how often the classes are
-predicted right, on the same nodes. Edges are judged by training and validation labels; where edges
-have validation nodes at an end, by those alone, whose labels the learner has not read. Test labels
-are not read.
+Two things are compared: the share of edges that join nodes of one class, and how often the classes
+of the same nodes are predicted right. Labels of test nodes are never read.
 """
 
 import math
@@ -17,20 +15,20 @@ from graphglow.errors import warn
 from graphglow.graph.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
-"""A smaller difference between the shares of two sets of edges is none."""
+"""A smaller difference between two shares of edges may be chance."""
 SIGNIFICANT = 0.05
 NO_PAIRS = "no labelled pairs among the edges"
 
 
-class Homophily(NamedTuple):
-    """The share of edges within a class, before and after."""
+class EdgeShares(NamedTuple):
+    """The share of labelled edges that join one class, before and after."""
 
     before: float
     after: float
     pairs: tuple[int, int]
-    """How many labelled pairs each share is of."""
+    """Number of labelled edges, before and after."""
     sign: int
-    """1 if it rose, -1 if it fell, 0 if that may be chance."""
+    """1 if the share rose, -1 if it fell, 0 if the difference may be chance."""
 
 
 class Accuracies(NamedTuple):
@@ -47,20 +45,13 @@ class Accuracies(NamedTuple):
     @classmethod
     def of(cls, before: Tensor, after: Tensor) -> "Accuracies":
         """Compare which nodes the first and the second predictor get right: [M] of bool each."""
-        return cls(
-            before=float(before.double().mean()),
-            after=float(after.double().mean()),
-            gained=int((after & ~before).sum()),
-            lost=int((before & ~after).sum()),
-            nodes=len(before),
-        )
+        gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+        means = float(before.double().mean()), float(after.double().mean())
+        return cls(*means, gained=gained, lost=lost, nodes=len(before))
 
     @property
     def sign(self) -> int:
-        """1 if the second is better, -1 if it is worse, 0 if that may be chance.
-
-        By McNemar's exact test: only nodes that one of the two gets right can tell them apart.
-        """
+        """1 if the second is better, -1 if it is worse, 0 if not significant (McNemar's test)."""
         from scipy.stats import binomtest
 
         differing = self.gained + self.lost
@@ -81,10 +72,11 @@ class Verdict(NamedTuple):
             warn(self.sentence)
 
 
-def homophily(data: Data, edge_index: Tensor) -> Homophily | None:
-    """Compare the share of edges within a class, of ``data`` and among ``edge_index`` [2, E].
+def edge_shares(data: Data, edge_index: Tensor) -> EdgeShares | None:
+    """Compare the edges of ``data`` with others [2, E] by training and validation labels.
 
-    None where one of them has no edge with two known labels.
+    Where both graphs have edges with a validation node, only these count: the learner has not read
+    their labels. None where one of the graphs has no edge with two known labels.
     """
     y, train, val = (data.get(name) for name in ("y", "train_mask", "val_mask"))
     if y is None or data.get("edge_index") is None:
@@ -99,22 +91,21 @@ def homophily(data: Data, edge_index: Tensor) -> Homophily | None:
         both = known[low] & known[high]
         pairs.append(torch.stack([low[both], high[both]]).long())
     if train is not None and val is not None:
-        unread = [some[:, val[some].any(0)] for some in pairs]
-        pairs = unread if all(some.shape[1] for some in unread) else pairs
-    if not all(some.shape[1] for some in pairs):
+        unread = [edges[:, val[edges].any(0)] for edges in pairs]
+        pairs = unread if all(edges.shape[1] for edges in unread) else pairs
+    if not all(edges.shape[1] for edges in pairs):
         return None
     same = [(y[low] == y[high]).double() for low, high in pairs]
-    counts = len(same[0]), len(same[1])
-    before, after = (float(one.mean()) for one in same)
-    return Homophily(before, after, counts, _sign_of_change(pairs, same, len(y), int(known.sum())))
+    before, after = (float(each.mean()) for each in same)
+    sign = _sign_of_change(pairs, same, len(y), int(known.sum()))
+    return EdgeShares(before, after, (len(same[0]), len(same[1])), sign)
 
 
 def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels: int) -> int:
-    """Test the difference of two shares, of sets that have edges in common: 1, -1, or 0.
+    """Test the difference of two shares whose sets of edges overlap: 1, -1, or 0.
 
-    The difference is a sum over three sets that do not overlap: kept edges, which count in both
-    shares, added ones and dropped ones. Edges share nodes, so that no set stands for more
-    independent cases than there are labels.
+    The difference is a sum over three disjoint sets: kept edges, which count in both shares, added
+    ones and dropped ones. Edges share nodes, so no set counts for more cases than there are labels.
     """
     keys = [low * nodes + high for low, high in pairs]
     kept_before, kept_after = torch.isin(keys[0], keys[1]), torch.isin(keys[1], keys[0])
@@ -124,24 +115,24 @@ def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels:
         (same[1][~kept_after], (after - kept) / after),
         (same[0][~kept_before], -(before - kept) / before),
     ]
-    sets = [(found, coefficient) for found, coefficient in sets if len(found)]
-    change = sum(coefficient * float(found.mean()) for found, coefficient in sets)
-    p = min(max(float(torch.cat([found for found, _ in sets]).mean()), 0.05), 0.95)
-    cases = sum(coefficient**2 / min(len(found), labels) for found, coefficient in sets)
+    sets = [(edges, coefficient) for edges, coefficient in sets if len(edges)]
+    change = sum(coefficient * float(edges.mean()) for edges, coefficient in sets)
+    p = min(max(float(torch.cat([edges for edges, _ in sets]).mean()), 0.05), 0.95)
+    cases = sum(coefficient**2 / min(len(edges), labels) for edges, coefficient in sets)
     if abs(change) <= STANDARD_ERRORS * math.sqrt(p * (1 - p) * cases):
         return 0
     return 1 if change > 0 else -1
 
 
 def verdict_of(
-    edges: Homophily | None, right: Accuracies | None, *, whose: str = "", unknown: str
+    edges: EdgeShares | None, right: Accuracies | None, *, whose: str = "", unknown: str
 ) -> Verdict:
-    """Put the two in one line; the one that decides comes first.
+    """Put both comparisons in one line, the decisive one first.
 
     Args:
-        edges: Homophily.
+        edges: Shares of edges.
         right: Accuracies on the same nodes.
-        whose: Whose accuracies, after and before, as ``"new {} against {} of the old"``.
+        whose: Says what the accuracies are, as ``"new {} against {} of the old"``.
         unknown: Why there is neither.
     """
     parts = []

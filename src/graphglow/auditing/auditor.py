@@ -218,22 +218,24 @@ class Auditor(nn.Module):
         return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach)), slope
 
     @torch.no_grad()
-    def explain(self, findings: Findings, pairs: Tensor, *, missing: bool) -> dict[str, Tensor]:
-        """Split the log-odds of pairs into what each kind of evidence adds; they add up exactly.
+    def explain(self, findings: Findings, pairs: Tensor) -> dict[str, Tensor]:
+        """Split the log-odds of edges and of other pairs into what each kind of evidence adds.
 
-        ``this graph`` is the log-odds without any evidence.
+        ``this graph`` is the log-odds without any evidence; all of them add up exactly.
 
         Shapes:
             pairs [2, K], low < high -> by name [K]
         """
         inputs, tables = findings.inputs, findings.tables
         pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
-        fold, width = pair_fold(pairs[0], pairs[1]), len(RAW)
+        edge, fold = is_edge(inputs.graph.links, pairs), pair_fold(pairs[0], pairs[1])
+        width = len(RAW)
         known = evidence_of(inputs, tables, pairs)[:, : 3 * width]
 
         def log_odds(part: Tensor) -> Tensor:
-            scores = self.scores(with_fits(tables, part, fold), tables.context, missing=missing)
-            return scores if missing else findings.slope * scores + findings.shift
+            known = with_fits(tables, part, fold), tables.context
+            real = findings.slope * self.scores(*known) + findings.shift
+            return torch.where(edge, real, self.scores(*known, missing=True))
 
         columns = [[k * width + RAW.index(n) for n in group for k in range(3)]
                    for group in GROUPS.values()]  # fmt: skip

@@ -43,7 +43,7 @@ def compare(
     if reading.split_seed is not None:
         raise InputError("--split-seed has no effect: compare draws a split by each --seed")
 
-    from graphglow.compare import COMPARED
+    from graphglow.compare import DEFAULT_METHODS
     from graphglow.compare import compare as compare_methods
     from graphglow.lab.open_world.methods import NAMES
 
@@ -52,7 +52,7 @@ def compare(
     with progress_bar() as move:
         table = compare_methods(
             data,
-            methods or COMPARED,
+            methods or DEFAULT_METHODS,
             seeds=seeds,
             seed=seed,
             learner=learner,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphglow.checks import one_of, with_settings
 from graphglow.competitors import cpgnn, idgl, lds, vgcn
@@ -43,22 +42,10 @@ class FitResult(RunResult):
 
     method: str
     backbone: str | None
-    config: RunConfig
-    logits: Tensor
-    """[N, C], on the CPU."""
-    device: str
 
-    def _scores(self) -> Tensor:
-        return self.logits
-
-    def _about(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "backbone": self.backbone,
-            **delta_facts(getattr(self.config, "delta", LearnerConfig.delta)),
-            "device": self.device,
-            "seed": self.config.seed,
-        }
+    def _method_facts(self) -> dict[str, Any]:
+        delta = delta_facts(getattr(self.config, "delta", LearnerConfig.delta))
+        return {"method": self.method, "backbone": self.backbone, **delta}
 
 
 def method_named(name: str) -> Method:
@@ -125,5 +112,4 @@ def fit(
         train_seconds=train_seconds,
         seconds=time.perf_counter() - began,
         peak_memory_bytes=peak_memory_bytes(device),
-        device=device.type,
     )

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -54,6 +54,8 @@ class Task(ABC):
     """Whether an epoch never waits for the GPU, so that it can be recorded as a CUDA graph."""
     optimizer: torch.optim.Optimizer
     val_weight: Tensor | None = None
+    least_accuracy: float = 0.0
+    """Validation accuracies up to this one count as equal, and the loss decides."""
 
     def __init__(self, graph: Graph, config: RunConfig, seed: int | None = None) -> None:
         seed = config.seed if seed is None else seed
@@ -160,7 +162,7 @@ class Loop:
         self.best = self.number.clone()
         self.best_weights = [weight.clone() for weight in task.weights]
         self.scores = torch.zeros(epochs + 1, 4, dtype=torch.float64, device=device)
-        self.scores[0, 2] = -1  # the accuracy before any training: every epoch is better
+        self.scores[0, 1] = math.inf  # the loss before any training: every epoch is better
         recorded = task.capture and epochs >= SHORTEST_RECORDING
         self._replay = Replay((task.generator,), device, enabled=recorded)
 
@@ -210,8 +212,11 @@ class Loop:
         row = torch.stack([loss.double(), val_loss.double(), val_accuracy, refinements.double()])
         self.scores.index_copy_(0, self.number[None], row[None])
         _, best_loss, best_accuracy, _ = self.scores.index_select(0, self.best[None])[0]
-        as_accurate = (row[2] == best_accuracy) & (row[1] < best_loss)
-        better = goes_on & ((row[2] > best_accuracy) | as_accurate)
+        accuracy, best_accuracy = (
+            value.clamp_min(self.task.least_accuracy) for value in (val_accuracy, best_accuracy)
+        )
+        as_accurate = (accuracy == best_accuracy) & (row[1] < best_loss)
+        better = goes_on & ((accuracy > best_accuracy) | as_accurate)
         self.best.copy_(torch.where(better, self.number, self.best))
         with torch.no_grad():
             for best, weight in zip(self.best_weights, self.task.weights, strict=True):
@@ -271,6 +276,22 @@ def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | Non
     """
     right = (logits.index_select(0, nodes).argmax(1) == labels).double()
     return (right if weight is None else right * weight).mean()
+
+
+def best_epoch(history: Sequence[Epoch], least_accuracy: float = 0.0) -> Epoch:
+    """The epoch that :class:`Loop` keeps."""
+    return max(history, key=lambda one: (max(one.val_accuracy, least_accuracy), -one.val_loss))
+
+
+def accuracy_by_luck(labels: Tensor, weight: Tensor | None = None) -> float:
+    """The accuracy of the majority class plus one standard error: [M], weight [M] of mean 1.
+
+    Where a class is rare, untrained weights get this far if a few nodes are lucky.
+    """
+    weight = torch.ones(len(labels)) if weight is None else weight.cpu()
+    share = min(1.0, float(torch.bincount(labels.cpu(), weight.double()).max()) / len(labels))
+    spread = share * (1 - share) * float(weight.double().square().mean())
+    return share + math.sqrt(spread / len(labels))
 
 
 def balancing(labels: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def _shown(result: TransferResult) -> dict[str, Any]:
     ]
     facts = result.summary()
     metrics = result.metrics() or {}
-    for name in ("balanced_accuracy", "f1_macro", "auc", "calibration_error"):
+    for name in ("balanced_accuracy", "f1_macro", "auroc", "calibration_error"):
         facts[name] = metrics.get(name)
     graphs = [
         {"graph": name, "pairs": len(found[0]), "of one class": _within(y, found)}
@@ -61,7 +61,7 @@ def _shown(result: TransferResult) -> dict[str, Any]:
         "new": _new_pairs(result, edges, names),
         "classes": metrics.get("classes", []),
         "confusion": metrics.get("confusion", []),
-        "history": training_lines(result.history),
+        "history": training_lines(result.history, result.best_epoch),
     }
 
 
@@ -107,13 +107,11 @@ def _new_pairs(
     ]
 
 
-def training_lines(history: Sequence[Epoch]) -> dict[str, Any] | None:
+def training_lines(history: Sequence[Epoch], best: Epoch) -> dict[str, Any]:
     """Losses over the largest loss, and validation accuracy, as points of SVG lines.
 
-    ``best`` is the epoch that was kept, and ``at`` its place on the axis.
+    ``best`` is the epoch that was kept; ``at`` is its place on the axis.
     """
-    if not history:
-        return None
     lines = {
         "training loss": [one.loss for one in history],
         "validation loss": [one.val_loss for one in history],
@@ -126,6 +124,5 @@ def training_lines(history: Sequence[Epoch]) -> dict[str, Any] | None:
         name: " ".join(f"{x:.1f},{HEIGHT * (1 - v):.1f}" for x, v in zip(across, of, strict=True))
         for name, of in scaled.items()
     }
-    best = max(range(len(history)), key=lambda k: (history[k].val_accuracy, -history[k].val_loss))
-    kept = {"best": history[best].epoch, "accuracy": history[best].val_accuracy}
-    return {"lines": points, "largest": largest, "epochs": len(history), "at": across[best]} | kept
+    kept = {"best": best.epoch, "accuracy": best.val_accuracy, "at": across[best.epoch - 1]}
+    return {"lines": points, "largest": largest, "epochs": len(history)} | kept

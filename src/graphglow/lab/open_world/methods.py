@@ -24,11 +24,11 @@ from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.neighbours import knn_edges
-from graphglow.metrics import metrics_of
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
+from graphglow.result import refined_by
+from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
-from graphglow.transfer_results import refined_by
 
 NAMES = {
     "gcn": "GCN",
@@ -154,13 +154,14 @@ def measured(method: str, scores: Tensor, data: Data) -> dict[str, float]:
     if len(truth) == 0 or int(truth.max()) >= classes:
         return found
     p = scores[test] if method in POOL else scores[test].softmax(1)
-    if classes == 2 and len(truth.unique()) == 2:
-        found["auroc"] = metrics_of(truth, p, [])["auc"]
+    quality = scores_of(truth, p)
+    if classes == 2 and quality.auroc is not None:
+        found["auroc"] = quality.auroc
     if method == "predict":
         true_class = p[torch.arange(len(truth)), truth]
         found |= {
             "log_loss": float(-true_class.double().clamp_min(1e-6).log().mean()),
-            "calibration_error": metrics_of(truth, p, [])["calibration_error"],
+            "calibration_error": quality.calibration_error,
             "labels": float(judged_nodes(method, data).sum()),
             "classes": float(classes),
             "test_nodes": float(len(truth)),

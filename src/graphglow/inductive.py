@@ -1,9 +1,8 @@
-"""Nodes that were added after training: the trained GNN runs once on the graph that they make.
+"""New nodes after training: the trained GNN runs once on the graph that they make.
 
-Nothing is trained. The weights stay, and under the paper's learner the pivots, which are old nodes;
-an evidence learner refines the graph anew, in closed form. The adjacency is normalised with the
-new edges, the new nodes have rows in the learned graph like all others, and their features are
-scaled to unit length as in training.
+Nothing is trained. The weights stay and, under the paper's learner, the pivots, which are old
+nodes; an evidence learner refines the graph anew, in closed form. The adjacency is normalised with
+the new edges, and features are scaled to unit length as in training.
 """
 
 from collections.abc import Sequence
@@ -17,22 +16,21 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import backbone_class, backbones_that
-from graphglow.graph import check_graph, training_graph
+from graphglow.gnn import backbones_that
+from graphglow.graph import check_graph, write_predictions
 from graphglow.graph.check import MASKS
-from graphglow.graph.write import own_ids, prediction_frame, write_table
+from graphglow.graph.write import own_ids, prediction_frame
 from graphglow.linalg.neighbours import nearest_to
 
 if TYPE_CHECKING:  # which imports this
-    from graphglow.explain import Explanation
     from graphglow.result import TransferResult
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class NewPredictions:
-    """What is predicted for M new nodes; ``data`` has their ids and the names of the classes.
+    """Predictions for M new nodes, whose ids and class names are in ``data``.
 
-    ``result`` is that of the graph with them in it.
+    ``result`` is that of the whole graph: ``result.explain(node)`` explains a new node.
 
     Shapes:
         probabilities [M, C]
@@ -42,10 +40,6 @@ class NewPredictions:
     probabilities: Tensor
     result: "TransferResult"
 
-    def __repr__(self) -> str:
-        count, classes = self.probabilities.shape
-        return f"NewPredictions(nodes={count}, classes={classes})"
-
     def predict_proba(self) -> Tensor:
         """Class probabilities: [M, C]."""
         return self.probabilities
@@ -54,21 +48,13 @@ class NewPredictions:
         """The most probable class: [M]."""
         return self.probabilities.argmax(dim=1)
 
-    def explain(self, node: int | str, top_k: int = 10, **classes: Any) -> "Explanation":
-        """Explain a new node, or an old one beside them; as :meth:`TransferResult.explain`."""
-        return self.result.explain(node, top_k, **classes)
-
-    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
-        """Say why two nodes, new or old, are taken to be of one class, or not."""
-        return self.result.explain_pair(u, v)
-
     def to_frame(self) -> Any:
         """``id``, ``predicted``, ``probability`` and all probabilities as a pandas DataFrame."""
         return prediction_frame(self.data, self.probabilities)
 
     def write(self, path: str | Path) -> None:
         """Write the frame as ``.csv`` or ``.parquet``; an existing file is replaced."""
-        write_table(self.to_frame(), path, "a predictions file")
+        write_predictions(self.data, self.probabilities, path)
 
 
 def predict_new(
@@ -80,13 +66,14 @@ def predict_new(
     node_id: Sequence[int | str] | None,
 ) -> NewPredictions:
     """Predict nodes that were added after training; see :meth:`TransferResult.predict_new`."""
-    if not backbone_class(result.backbone).inductive:
+    if not result.gnn.inductive:
         able = backbones_that(lambda kind: kind.inductive)
         raise InputError(
             f"{result.backbone} has a weight for each node of training, so it cannot predict new "
             f"ones. Train another backbone: {able}."
         )
-    old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
+    old = result.data
+    num_old, num_features = old.x.shape
     new_x = _tensor(x, "x")
     if new_x.shape[1:] == (0,) and num_features == 1:  # as nodes without features have it
         new_x = torch.ones(len(new_x), 1)
@@ -95,28 +82,27 @@ def predict_new(
             f"x must have a row per new node and the {num_features} columns of training; got "
             f"shape {tuple(new_x.shape)}"
         )
+    count = len(new_x)
     if edges is None and edge_weight is not None:
         raise InputError("edge_weight must come with edges; got edge_weight alone")
-    if edges is None and old.get("knn_graph", False) and len(new_x):
+    if edges is None and old.get("knn_graph", False) and count:
         k = min(10, num_old)  # as in training
-        place = num_old + torch.arange(len(new_x)).repeat_interleave(k)
-        pairs = torch.stack([nearest_to(old.x, k, new_x).flatten(), place])
+        new = num_old + torch.arange(count).repeat_interleave(k)
+        pairs = torch.stack([nearest_to(old.x, k, new_x).flatten(), new])
     else:
         pairs = _pairs([[], []] if edges is None else edges, num_old)
     old_ids = own_ids(old, num_old)
     first = max([num_old - 1, *(one for one in old_ids if isinstance(one, int))]) + 1
-    ids = list(range(first, first + len(new_x)) if node_id is None else node_id)
-    if len(ids) != len(new_x):
-        raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
+    ids = list(range(first, first + count) if node_id is None else node_id)
+    if len(ids) != count:
+        raise InputError(f"node_id must have one id per new node ({count}); got {len(ids)}")
     if taken := {*map(str, ids)} & {*map(str, old_ids)}:
         raise InputError(f"node_id must hold ids that no node has yet; got {min(taken)}")
     weight = None if edge_weight is None else _tensor(edge_weight, "edge_weight").flatten()
-    grown = grown_graph(old, new_x, pairs, weight, [*old_ids, *ids])
-    graph = training_graph(grown).to(result.device, result.graph.adj.values.dtype)
-    more = result.on_graph(grown, graph.with_labels(num_classes=result.graph.num_classes))
+    whole = result.on_graph(grown_graph(old, new_x, pairs, weight, [*old_ids, *ids]))
     names = {} if old.get("class_names") is None else {"class_names": old.class_names}
-    about = Data(num_nodes=len(new_x), node_id=ids, **names)
-    return NewPredictions(about, more.predict_proba()[num_old:], more)
+    about = Data(num_nodes=count, node_id=ids, **names)
+    return NewPredictions(about, whole.predict_proba()[num_old:], whole)
 
 
 def grown_graph(
@@ -160,7 +146,7 @@ def _pairs(edges: Any, num_old: int) -> Tensor:
 
 
 def _tensor(value: Any, name: str) -> Tensor:
-    """Whatever PyTorch, NumPy, SciPy or pandas calls an array, on the CPU."""
+    """An array of PyTorch, NumPy, SciPy or pandas as a dense tensor on the CPU."""
     if isinstance(value, Tensor):
         given = value.detach().cpu()
         return given if given.layout == torch.strided else given.to_dense()
