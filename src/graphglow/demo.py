@@ -23,7 +23,7 @@ from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
-from graphglow.lab.open_world.methods import NAMES, accuracy, bag, refine_pool, untrained_like
+from graphglow.lab.open_world.methods import NAMES, accuracy_on, bag, refine_pool, untrained_like
 from graphglow.lab.open_world.targets import few_labels
 from graphglow.lab.rows import provenance
 from graphglow.lab.structure_metrics import GraphFacts, graph_facts
@@ -210,7 +210,7 @@ def run_job(
             assert refined.probabilities is not None  # there are labels
             scores = refined.probabilities.cpu()
         seconds = time.perf_counter() - began
-        test = accuracy(scores, data, data.test_mask)
+        test = accuracy_on(scores, data, data.test_mask)
         rows.append(Row(target.name, method, seed, test, seconds))
     if job != described:
         return rows, None
