@@ -23,7 +23,7 @@ from graphglow import PaperConfig, StructureLearner, audit, load_graph, refine, 
 from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from graphglow.graph import synthetic_graph
 from graphglow.graph.load import data_folder
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.lab.runs import load_with_split
 from graphglow.settings import LearnerConfig
 from graphglow.storage import append_line

@@ -52,7 +52,7 @@ from graphglow.lab.open_world.methods import (
     untrained_like,
 )
 from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import chosen
 from graphglow.storage import append_line

@@ -36,7 +36,7 @@ from graphglow.evidence.pretraining import (
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.targets import Target, draw, find_targets
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.parallel import map_blocks
 from graphglow.settings import EvidencePretrainConfig
 

@@ -27,7 +27,7 @@ from graphglow.competitors import METHODS
 from graphglow.errors import InputError
 from graphglow.graph import check_graph
 from graphglow.lab.config import config_of, key_of, read_settings
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.lab.runs import load_with_split
 from graphglow.settings import ObjectiveConfig, PaperConfig, PretrainConfig
 from graphglow.storage import append_line, atomic_path

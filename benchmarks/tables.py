@@ -27,7 +27,7 @@ from graphglow.lab.paper_markdown import (
     tables_of,
 )
 from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS, GRAPH_NAMES, TABLE_2
-from graphglow.lab.rows import Row, newest, read_rows, rows_in
+from graphglow.lab.row_files import Row, newest, read_rows, rows_in
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.storage import atomic_path

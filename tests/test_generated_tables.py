@@ -6,7 +6,7 @@ import pytest
 import make_pretrained
 import tables
 from graphglow.lab.config import RunsConfig
-from graphglow.lab.rows import as_line, read_rows
+from graphglow.lab.row_files import as_line, read_rows
 from graphglow.lab.runs import run_cells
 
 

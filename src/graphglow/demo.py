@@ -25,7 +25,7 @@ from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import NAMES, accuracy_on, bag, refine_pool, untrained_like
 from graphglow.lab.open_world.targets import few_labels
-from graphglow.lab.rows import provenance
+from graphglow.lab.row_files import provenance
 from graphglow.lab.structure_metrics import GraphFacts, graph_facts
 from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner

@@ -2,7 +2,7 @@
 
 from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import Cell
-from graphglow.lab.rows import rows_in
+from graphglow.lab.row_files import rows_in
 from graphglow.lab.runs import run_cells
 
 TARGET = "synthetic-small"

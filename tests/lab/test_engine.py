@@ -6,7 +6,7 @@ from small_cells import TARGET, TUNED, cell, config, rows, run
 
 from graphglow.errors import InputError
 from graphglow.lab import runs
-from graphglow.lab.rows import newest
+from graphglow.lab.row_files import newest
 
 
 @pytest.fixture

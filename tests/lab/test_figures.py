@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphglow.lab.figures import write_figure
-from graphglow.lab.rows import rows_in
+from graphglow.lab.row_files import rows_in
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -8,7 +8,7 @@ import pytest
 from graphglow.lab.config import RunsConfig, read_settings
 from graphglow.lab.paper_markdown import NO_ROWS, spread, tables_of
 from graphglow.lab.paper_tables import EXPERIMENTS
-from graphglow.lab.rows import rows_in
+from graphglow.lab.row_files import rows_in
 from graphglow.lab.runs import run_of
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -63,7 +63,7 @@ def reproduce(
     from graphglow.lab.config import read_settings
     from graphglow.lab.open_world import standings, suite
     from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
-    from graphglow.lab.rows import rows_in
+    from graphglow.lab.row_files import rows_in
 
     one_of("the experiment", experiment, (*EXPERIMENTS, "all", suite.EXPERIMENT))
     whole = experiment == suite.EXPERIMENT

@@ -10,7 +10,7 @@ from graphglow.errors import InputError
 from graphglow.lab.open_world.standings import AXES, METHOD_LABELS, curve, suite_scores
 from graphglow.lab.paper_markdown import MEASURES, SWEPT
 from graphglow.lab.paper_tables import DAMAGES, GRAPH_NAMES, METHOD_NAMES
-from graphglow.lab.rows import Row, newest
+from graphglow.lab.row_files import Row, newest
 from graphglow.storage import atomic_path
 
 SUITE_METHODS = ("gcn", "mlp", "gpr", "h2gcn", "untrained-0.2", "untrained", "transfer-0.2",

@@ -7,7 +7,7 @@ from typing import Any
 from graphglow.lab import paper_tables as paper
 from graphglow.lab.config import RunsConfig, Tuned
 from graphglow.lab.paper_tables import EXPERIMENTS, GRAPH_NAMES, Cell
-from graphglow.lab.rows import Row, newest
+from graphglow.lab.row_files import Row, newest
 from graphglow.lab.runs import run_of
 
 SEEDS = 5

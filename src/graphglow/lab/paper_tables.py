@@ -15,17 +15,8 @@ SOCIAL = ("cornell5", "johnshopkins55", "amherst41", "reed98")
 CITATION = ("cora", "citeseer", "pubmed")
 GRAPHS = SOCIAL + CITATION
 """In the order of the tables' columns."""
-GRAPH_NAMES = {
-    "cornell5": "Cornell5",
-    "johnshopkins55": "JohnsHopkins55",
-    "amherst41": "Amherst41",
-    "reed98": "Reed98",
-    "cora": "Cora",
-    "citeseer": "CiteSeer",
-    "pubmed": "PubMed",
-}
-
-
+PROPER_NAMES = ("Cornell5", "JohnsHopkins55", "Amherst41", "Reed98", "Cora", "CiteSeer", "PubMed")
+GRAPH_NAMES = dict(zip(GRAPHS, PROPER_NAMES, strict=True))
 Printed = dict[str, dict[str, tuple[float, float]]]
 """By method and graph: mean and standard deviation, fractions in [0, 1]."""
 
@@ -63,7 +54,6 @@ TABLE_2 = BOTH_TABLES | _printed("""
     graphglow           72.0 1.0  71.8 0.7  69.8 1.3  67.3 1.2  83.2 0.4  73.8 0.9  79.6 0.7
 """)
 """Across domains: the sources are the graphs of the other kind."""
-EXPERIMENT_TABLES = {"table1": TABLE_1, "table2": TABLE_2}
 ENCODERS = _printed("""
     gcn                 70.5 1.0  71.8 0.7  68.1 1.3  67.3 1.2  83.2 0.4  73.8 0.9  79.6 0.7
     mlp                 69.5 1.0  72.1 0.9  68.3 1.5  65.9 1.4  82.5 0.5  73.3 0.7  79.6 0.7
@@ -116,11 +106,8 @@ in which the learned graph takes part, and those whose GNN was tuned too."""
 ON = {"graphglow": "graphglow-on", "random-theta": "random-on"}
 """Whose settings figures take: what they show is the learned graph at work."""
 TUNED_AS = {
-    "graphglow-dot": "random-on",
-    "graphglow-knn": "random-on",
-    "graphglow-cosine": "random-on",
+    **{f"graphglow-{name}": "random-on" for name in ("dot", "knn", "cosine", "star")},
     "graphglow-attention": "graphglow-on",
-    "graphglow-star": "random-on",
 }
 """Whose settings a variant takes: it is the same model, and only compares nodes differently."""
 TRANSFERRED = ("graphglow", "graphglow-attention")
@@ -280,11 +267,8 @@ def edges() -> Iterator[Cell]:
     """
     every = product(DAMAGED_GRAPHS, DAMAGES, ("graphglow", "gcn", "random-theta"), RATIOS)
     for target, kind, method, ratio in every:
-        facts: dict[str, Any] = {
-            "label": f"{METHOD_NAMES[method]}, {DAMAGES[kind]}",
-            "series": kind,
-        }
-        facts |= {"x": ratio, "damage": (kind, ratio) if ratio else None}
+        facts: dict[str, Any] = {"x": ratio, "damage": (kind, ratio) if ratio else None}
+        facts |= {"label": f"{METHOD_NAMES[method]}, {DAMAGES[kind]}", "series": kind}
         yield _cell("edges", f"{kind}/{ratio}/{method}", method, target, **facts)
 
 

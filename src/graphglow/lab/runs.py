@@ -1,6 +1,6 @@
 """One engine for experiments: the runs that have no row yet are made, and each leaves a row.
 
-A run is a cell with a seed; it is known by its setup and seed (:mod:`graphglow.lab.rows`). So a
+A run is a cell with a seed; it is known by its setup and seed (``row_files.py``). So a
 changed setting makes a cell run anew. Rows are appended as runs end: after Ctrl-C or a kill the
 same command goes on. The second half of this file makes the runs of the paper's cells, where cells
 that ask for the same run share it.
@@ -30,7 +30,7 @@ from graphglow.graph.synthetic import PERTURBATIONS
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_settings
 from graphglow.lab.paper_tables import BY_EVIDENCE, ON, OWN_LINES, TRANSFERRED, Cell, split_of
-from graphglow.lab.rows import Row, as_line, digest, file_of, provenance, rows_in
+from graphglow.lab.row_files import Row, as_line, digest, file_of, provenance, rows_in
 from graphglow.lab.structure_metrics import (
     edge_label_weights,
     observed_metrics,
@@ -52,18 +52,12 @@ from graphglow.transfer import StructureObserver, transfer
 # The engine
 
 
-class Job(NamedTuple):
-    """A run, and what the rows of those who ask for it say before it is made."""
-
-    rows: list[Row]
-    run: Any
-
-
 class Plan(NamedTuple):
     """What there is to do: rows to be copied from other cells, and runs to be made."""
 
     copies: list[Row]
-    jobs: list[Job]
+    jobs: list[tuple[Any, list[Row]]]
+    """Runs, each with what the rows of those who ask for it say before it is made."""
     counts: dict[str, Counter[str]]
     """By experiment: cells and seeds that are done, failed, copied and missing."""
 
@@ -83,20 +77,24 @@ def make_plan(
     for row in rows:
         if not (row.get("error") and config.retry_failed):
             known.setdefault(key_of(row), []).append(row)
-    copies, jobs, counts = list[Row](), dict[tuple[Any, ...], Job](), dict[str, Counter[str]]()
+    plan, missing = Plan([], [], {}), dict[tuple[Any, ...], list[Row]]()
     for facts, run in asked:
-        count = counts.setdefault(facts["experiment"], Counter())
-        ended = known.get(key_of(facts), [])
+        count = plan.counts.setdefault(facts["experiment"], Counter())
+        key = key_of(facts)
+        ended = known.get(key, [])
         mine = [r for r in ended if all(r[n] == facts[n] for n in ("experiment", "cell"))]
         if mine:
             count["failed" if mine[-1].get("error") else "done"] += 1
         elif ended:
-            copies.append(ended[-1] | facts)
+            plan.copies.append(ended[-1] | facts)
             count["copied"] += 1
         else:
-            jobs.setdefault(key_of(facts), Job([], run)).rows.append(facts)
+            if key not in missing:
+                missing[key] = []
+                plan.jobs.append((run, missing[key]))
+            missing[key].append(facts)
             count["missing"] += 1
-    return Plan(copies, list(jobs.values()), counts)
+    return plan
 
 
 class Outcome(NamedTuple):
@@ -153,15 +151,15 @@ def mapped(function: Any, known: Any, jobs: Iterable[Any], config: RunsConfig) -
     )
 
 
-def _attempt(given: tuple[Any, Any, Row], job: Job) -> list[Row]:
-    measure, known, origin = given
+def _attempt(given: tuple[Any, Any, Row], job: tuple[Any, list[Row]]) -> list[Row]:
+    (measure, known, origin), (run, rows) = given, job
     try:
-        found = measure(known, job.run)
+        found = measure(known, run)
     except Exception as error:
         found = {"error": sentence(error)}
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return [] if found is None else [row | found | {"provenance": origin} for row in job.rows]
+    return [] if found is None else [row | found | {"provenance": origin} for row in rows]
 
 
 def sentence(error: Exception) -> str:
@@ -254,46 +252,42 @@ class CellRun(NamedTuple):
 
 def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     """Return the run of a cell with a seed: tuned settings, then the cell's, then the config's."""
-    after, before = _settings(cell, tuned)
+    by_evidence, learned = cell.method in BY_EVIDENCE, cell.method in TRANSFERRED
+    own = cell.tuned_as or cell.method
+    usual = OWN_LINES[own][0] if own in ON.values() else own  # where a line has none of its own
+    found = tuned_settings(tuned, own, cell.target, cell.sources)
+    found = found or tuned_settings(tuned, usual, cell.target, cell.sources)
+    after, before = (
+        (found.get("transfer", {}), found.get("pretrain", {})) if learned else (found, {})
+    )
     fixed = {"epochs": config.epochs, "patience": config.patience}
     given = {name: value for name, value in fixed.items() if value is not None}
-    asked: list[Any] = [merged(after, cell.settings) | given, merged(before, cell.pretraining)]
-    ours = cell.method in BY_EVIDENCE
-    if ours:
+    after, before = merged(after, cell.settings) | given, merged(before, cell.pretraining)
+    asked: list[Any] = [after, before]
+    if by_evidence:  # nothing is tuned
         kind: type[Any] = TransferConfig
         asked.append([EVIDENCE_VERSION, _identity(BY_EVIDENCE[cell.method])])
-    elif cell.method in TRANSFERRED:
+    elif learned:
         kind = PaperConfig
-        encoder = {n: v for n, v in asked[0].items() if n == "encoder"}  # one for both parts
-        asked[1] = merged(encoder, asked[1])
+        encoder = {n: v for n, v in after.items() if n == "encoder"}  # one for both parts
+        before = merged(encoder, before)
         if cell.method == "graphglow-attention":
-            asked[1] = merged(asked[1], {"learner": {"similarity": "attention"}})
+            before = merged(before, {"learner": {"similarity": "attention"}})
         if config.pretrain_epochs is not None:
-            asked[1]["epochs"] = config.pretrain_epochs
+            before["epochs"] = config.pretrain_epochs
+        asked[1] = before
     else:
         kind = METHODS[cell.method].config
     setup = digest(cell.method, cell.target, cell.split, sorted(cell.sources), cell.damage,
                    cell.observe_every, cell.timed, asked)  # fmt: skip
     pretraining = None
-    if cell.sources:
-        teacher: type[Any] = EvidencePretrainConfig if ours else PretrainConfig
-        where = {} if ours else {"device": config.device}
-        pretraining = Pretraining(cell.sources, config_of(teacher, asked[1], **where))
-    made = config_of(kind, asked[0], seed=seed, device=config.device)
+    if cell.sources and by_evidence:
+        pretraining = Pretraining(cell.sources, config_of(EvidencePretrainConfig, before))
+    elif cell.sources:
+        config_before = config_of(PretrainConfig, before, device=config.device)
+        pretraining = Pretraining(cell.sources, config_before)
+    made = config_of(kind, after, seed=seed, device=config.device)
     return CellRun(cell, setup, made, pretraining)
-
-
-def _settings(cell: Cell, tuned: Tuned) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tuned ones on the target and of pre-training; where a line has none, those of its method."""
-    if cell.method in BY_EVIDENCE:  # nothing is tuned
-        return {}, {}
-    name = cell.tuned_as or cell.method
-    usual = OWN_LINES[name][0] if name in ON.values() else name
-    found = tuned_settings(tuned, name, cell.target, cell.sources)
-    found = found or tuned_settings(tuned, usual, cell.target, cell.sources)
-    if cell.method not in TRANSFERRED:
-        return found, {}
-    return found.get("transfer", {}), found.get("pretrain", {})
 
 
 @cache  # every run asks
@@ -325,18 +319,12 @@ def run_cells(
     data_root: Path | None = None,
     progress: Progress = no_progress,
 ) -> Outcome:
-    """Make the runs of ``cells`` that ``out`` has no rows of, and append a row for each.
+    """Make the runs of cells that ``out``, a folder or file of rows, lacks; append their rows.
 
-    Args:
-        cells: See :func:`~graphglow.lab.paper_tables.select_cells`.
-        out: A folder of rows, or one file (.jsonl); learners lie in a folder beside it.
-        config: Which runs, and where.
-        tuned: Tuned settings.
-        data_root: Where the raw files of named graphs are.
-        progress: Called as runs end.
+    Learners that are pre-trained for them lie in a folder beside it.
     """
     plan = plan_cells(cells, rows_in(out, {cell.experiment for cell in cells}), config, tuned)
-    runs: list[CellRun] = [job.run for job in plan.jobs]
+    runs: list[CellRun] = [run for run, _ in plan.jobs]
     for name in {name for run in runs for name in (run.cell.target, *run.cell.sources)}:
         load_with_split(name, data_root)  # what is missing is refused before anything runs
     if any(run.cell.timed for run in runs):

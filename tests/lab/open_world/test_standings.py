@@ -18,7 +18,7 @@ from graphglow.lab.open_world.standings import (
 )
 from graphglow.lab.open_world.targets import CONDITIONS, NO_FEATURES
 from graphglow.lab.paper_markdown import NO_ROWS
-from graphglow.lab.rows import rows_in
+from graphglow.lab.row_files import rows_in
 
 TARGETS = ("dblp", "wine", "reed98", "airports-brazil")
 AHEAD = {"predict": 0.08, "untrained": 0.05, "transfer": 0.06, "mlp": -0.05}

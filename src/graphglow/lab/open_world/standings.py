@@ -11,7 +11,7 @@ import pandas as pd
 from graphglow.lab.open_world.methods import NAMES, NEED_FEATURES, POOL, RIVALS
 from graphglow.lab.open_world.targets import AS_IT_IS, CONDITIONS, NO_FEATURES
 from graphglow.lab.paper_markdown import NO_ROWS, markdown
-from graphglow.lab.rows import Row
+from graphglow.lab.row_files import Row
 
 BEST = "best"
 HISTORY = {
@@ -117,7 +117,7 @@ def curve(scores: pd.DataFrame, axis: str) -> pd.DataFrame:
 
     Of points that most targets have, and of targets that have every such point.
     """
-    points = {c.name: c.x for c in CONDITIONS.values() if c.series == axis}
+    points = {name: x for name, (series, x) in CONDITIONS.items() if series == axis}
     points |= {} if axis == "labels per class" else {AS_IT_IS: 0.0}
     cells = whole_cells(scores).drop(columns=BEST, errors="ignore")
     cells = cells[cells.index.isin(points, level="series")].rename(index=points, level="series")

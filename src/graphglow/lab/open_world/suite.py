@@ -30,7 +30,7 @@ from graphglow.lab.open_world.methods import (
     settings_of,
 )
 from graphglow.lab.open_world.targets import CONDITIONS, Target, attacked_files, draw, find_targets
-from graphglow.lab.rows import Row, digest, rows_in
+from graphglow.lab.row_files import Row, digest, rows_in
 from graphglow.lab.runs import Outcome, Plan, make_plan, make_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
@@ -117,12 +117,6 @@ def plan_suite(
     return make_plan(asked(), rows_in(out, [EXPERIMENT]), config, share=False)
 
 
-def absent_learners(plan: Plan) -> list[str]:
-    """Return the files of learners that runs need and that are not there."""
-    needed = (job.run.learner for job in plan.jobs if job.run.method in NEED_LEARNER)
-    return [name for name in dict.fromkeys(needed) if _weights(name) is None]
-
-
 def run_suite(
     out: Path,
     config: RunsConfig,
@@ -141,7 +135,8 @@ def run_suite(
     """
     root = data_folder(data_root)
     plan = plan_suite(out, config, learners, root, targets, conditions, methods)
-    if absent := absent_learners(plan):
+    needed = {run.learner for run, _ in plan.jobs if run.method in NEED_LEARNER}
+    if absent := [name for name in sorted(needed) if _weights(name) is None]:
         files = ", ".join(Path(name).name for name in absent)
         raise InputError(
             f"{learners} lacks learners of held-out families: {files}. Make them with: "

@@ -1,6 +1,5 @@
 """Targets and conditions: which graphs, what is done to them, and whose learner they get."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +30,6 @@ FAMILY_FOLDS = {
     "co-author": 4, "wiki": 4, "pages": 5, "tabular": 5,
 }  # fmt: skip
 """Families that are held out together: their learner has seen none of them."""
-MOST_LABELLED = 0.6
-"""Conditions of few labels need the rest for tests."""
 
 
 class Target(NamedTuple):
@@ -80,36 +77,6 @@ def find_targets(root: Path | None) -> list[Target]:
     return found
 
 
-class Condition(NamedTuple):
-    """What is done to a graph; ``series`` and ``x`` are its place in a figure."""
-
-    name: str
-    series: str
-    x: float
-    change: Callable[[Data, int], Data | None]
-
-
-def _false(ratio: float) -> Condition:
-    def change(data: Data, seed: int) -> Data | None:
-        try:
-            return add_edges(data, ratio, seed=seed)
-        except InputError:  # there is no room for so many
-            return None
-
-    return Condition(f"false edges {ratio:g}x", "false edges", ratio, change)
-
-
-def _lost(ratio: float) -> Condition:
-    change = lambda data, seed: delete_edges(data, ratio, seed=seed)  # noqa: E731
-    return Condition(f"lost edges {ratio:.0%}", "lost edges", ratio, change)
-
-
-def _labels(per_class: int) -> Condition:
-    name = f"{per_class} label{'s' if per_class > 1 else ''} per class"
-    change = lambda data, seed: few_labels(data, per_class, seed)  # noqa: E731
-    return Condition(name, "labels per class", per_class, change)
-
-
 def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
     """Keep some labels of each class for training, as many for validation, the rest for tests.
 
@@ -118,7 +85,7 @@ def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
     train, _, _ = few_label_split(data.y, per_class=per_class, seed=seed)
     both, _, _ = few_label_split(data.y, per_class=2 * per_class, seed=seed)
     labelled = data.y >= 0
-    if len(both) > MOST_LABELLED * int(labelled.sum()) or len(train) == len(both):
+    if len(both) > 0.6 * int(labelled.sum()) or len(train) == len(both):
         return None
     nodes, out = torch.arange(len(data.y)), data.clone()
     out.train_mask, read = torch.isin(nodes, train), torch.isin(nodes, both)
@@ -137,50 +104,55 @@ def shuffled_columns(data: Data, seed: int) -> Data:
     return out
 
 
-def no_features(data: Data, _seed: int) -> Data:
-    """Replace the features by one column that says nothing."""
-    out = data.clone()
-    out.x = torch.ones(len(data.y), 1)
-    return out
-
-
 AS_IT_IS, NO_FEATURES = "as it is", "no features"
-CONDITIONS: dict[str, Condition] = {
-    condition.name: condition
-    for condition in (
-        Condition(AS_IT_IS, "", 0.0, lambda data, s: data),
-        _false(1.0),
-        _labels(5),
-        _lost(0.6),
-        Condition("half the features noise", "features", 0.5, shuffled_columns),
-        Condition(NO_FEATURES, "features", 1.0, no_features),
-        _labels(20),
-        _labels(1),
-        _false(2.0),
-        _lost(0.9),
-        _labels(3),
-        _labels(10),
-        _false(0.5),
-        _lost(0.3),
-    )
+CONDITIONS: dict[str, tuple[str, float]] = {
+    AS_IT_IS: ("", 0),
+    "false edges 1x": ("false edges", 1),
+    "5 labels per class": ("labels per class", 5),
+    "lost edges 60%": ("lost edges", 0.6),
+    "half the features noise": ("features", 0.5),
+    NO_FEATURES: ("features", 1),
+    "20 labels per class": ("labels per class", 20),
+    "1 label per class": ("labels per class", 1),
+    "false edges 2x": ("false edges", 2),
+    "lost edges 90%": ("lost edges", 0.9),
+    "3 labels per class": ("labels per class", 3),
+    "10 labels per class": ("labels per class", 10),
+    "false edges 0.5x": ("false edges", 0.5),
+    "lost edges 30%": ("lost edges", 0.3),
 }
-"""By name, the most telling first: a suite that is stopped has these."""
-ATTACKS = (0, 5, 15, 25)
-"""Per cent of edges that metattack changes, in files of Cora's largest component."""
+"""By name: what is changed, and how much. The most telling come first: a suite that is stopped has
+these."""
 
 
-def attack_name(share: int) -> str:
-    return f"metattack {share}%"
+def changed(data: Data, condition: str, seed: int) -> Data | None:
+    """Return a graph under a condition; None where the condition makes no sense on it."""
+    what, much = CONDITIONS[condition]
+    if what == "false edges":
+        try:
+            return add_edges(data, much, seed=seed)
+        except InputError:  # there is no room for so many
+            return None
+    if what == "lost edges":
+        return delete_edges(data, much, seed=seed)
+    if what == "labels per class":
+        return few_labels(data, int(much), seed)
+    if condition == NO_FEATURES:  # one column that says nothing
+        data = data.clone()
+        data.x = torch.ones(len(data.y), 1)
+        return data
+    return shuffled_columns(data, seed) if what == "features" else data
 
 
 def attacked_files(root: Path | None) -> dict[str, Path]:
     """Return the files of attacked Cora in the data root, by condition."""
     folder = data_folder(root) / "open" / "attacked"
-    files = {attack_name(share): folder / f"cora-metattack-{share:02}.npz" for share in ATTACKS}
+    shares = (0, 5, 15, 25)  # per cent of edges that metattack changes in the largest component
+    files = {f"metattack {s}%": folder / f"cora-metattack-{s:02}.npz" for s in shares}
     return {name: file for name, file in files.items() if file.is_file()}
 
 
 def draw(target: Target, condition: str, seed: int, root: Path) -> Data | None:
     """Return a target under a condition; None where the condition makes no sense on it."""
     data = target.load(root, seed)
-    return data if condition not in CONDITIONS else CONDITIONS[condition].change(data, seed)
+    return changed(data, condition, seed) if condition in CONDITIONS else data
