@@ -23,19 +23,25 @@ from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
-from graphglow.lab.open_world.methods import NAMES, accuracy_on, bag, refine_pool, untrained_like
+from graphglow.lab.open_world.methods import (
+    METHOD_TITLES,
+    accuracy_on,
+    bag,
+    refine_pool,
+    untrained_like,
+)
 from graphglow.lab.open_world.targets import few_labels
 from graphglow.lab.row_files import provenance
 from graphglow.lab.structure_metrics import GraphFacts, graph_facts
 from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 from graphglow.settings import Device
 
 OTHERS = ("gcn", "bag-gcn", "logistic")
 """Controls that have nothing of ours."""
 METHODS = (*OTHERS, "untrained", "predict")
-LABELS = NAMES | {"logistic": "logistic regression"}
+LABELS = METHOD_TITLES | {"logistic": "logistic regression"}
 SIGNIFICANT = 0.05
 CORA_CLASSES = ("Theory", "Reinforcement learning", "Genetic algorithms", "Neural networks",
                 "Probabilistic methods", "Case based", "Rule learning")  # fmt: skip
@@ -300,7 +306,7 @@ def describe_refined(made: RefinedGraph, data: Data, name: str, own_edges: Tenso
     )
     injected = given[~torch.isin(given, own)]
     gone = _keys(made.pairs[:, made.dropped()], made.num_nodes).cpu()
-    kept = chosen(made, None, 0.0, add=True, drop=True)
+    kept = choose_edges(made)
     after = Data(y=data.y, edge_index=kept.edge_index.cpu(), num_nodes=made.num_nodes)
     return Refined(
         target=name,

@@ -1,6 +1,5 @@
 """Data sets by name: those of ``DATASETS``, of PyG by class path, and of OGB."""
 
-import ast
 import contextlib
 import inspect
 import io
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, download_url, extract_zip
+from torch_geometric.utils import index_to_mask
 
 from graphglow.errors import InputError, did_you_mean
 from graphglow.graph.formats import read_npz
@@ -242,11 +242,8 @@ def _arguments(given: str, path: str) -> dict[str, Any]:
                 f"Settings of {path} have {item!r}. Write KEY=VALUE,KEY=VALUE, none of them "
                 f"{', '.join(NOT_SETTABLE)}."
             )
-        word = value.capitalize() if value.lower() in ("true", "false") else value
-        try:
-            arguments[key] = ast.literal_eval(word)
-        except (ValueError, SyntaxError):  # text
-            arguments[key] = value
+        words = {"true": True, "false": False}
+        arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
     return arguments
 
 
@@ -260,11 +257,9 @@ def _choose_split(data: Data, seed: int) -> None:
     if data.get("train_mask") is None or data.get("val_mask") is not None or data.y.ndim != 1:
         return
     rest = ~data.train_mask & (data.y >= 0)
-    pool = rest if data.get("test_mask") is None else data.train_mask
-    nodes = pool.nonzero()[:, 0]
-    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))
-    data.val_mask = torch.zeros_like(data.train_mask)
-    data.val_mask[nodes[order[: max(1, len(nodes) // 4)]]] = True
+    pool = (rest if data.get("test_mask") is None else data.train_mask).nonzero()[:, 0]
+    order = torch.randperm(len(pool), generator=torch.Generator().manual_seed(seed))
+    data.val_mask = index_to_mask(pool[order[: max(1, len(pool) // 4)]], len(rest))
     if data.get("test_mask") is None:
         data.test_mask = rest & ~data.val_mask
     data.train_mask = data.train_mask & ~data.val_mask
