@@ -86,9 +86,8 @@ def whole_jobs(part: str, args: argparse.Namespace, device: torch.device) -> Ite
         data = load_graph(target, data_root=args.data_root) if named else random_graph(target)
         for workers in args.workers or [1]:
             row = timed(lambda one, n=workers: step(one, n), data, device, args.repeats)
-            where = {"workers": workers, "where": "one process" if workers == 1 else "Ray"}
-            shown = where if args.workers else {}
-            yield {"target": str(target), "part": part, "stage": "all"} | row | shown
+            row |= {"workers": workers} if args.workers else {}
+            yield {"target": str(target), "part": part, "stage": "all"} | row
 
 
 def epochs(data: Data, args: argparse.Namespace) -> Row:

@@ -54,7 +54,7 @@ from graphglow.lab.open_world.methods import (
 from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
 from graphglow.lab.row_files import provenance
 from graphglow.pretrained import UNIVERSAL, evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 from graphglow.storage import append_line
 from measuring import random_graph
 
@@ -350,7 +350,7 @@ def seeds(asked: Asked) -> Iterator[Row]:
         for seed in range(1 + (asked.seeds or 2)):
             made = refine_pool(data, learner, seed=seed, device=asked.device)
             assert made.probabilities is not None
-            kept = chosen(made, None, 0.0, add=True, drop=True)
+            kept = choose_edges(made)
             ends = kept.pairs[:, kept.edges]
             found = made.probabilities.argmax(1), ends[0] * made.num_nodes + ends[1]
             if first is None:

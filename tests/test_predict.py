@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow import InputError, InputWarning, predict
-from graphglow.scores import conformal_sets, wilson
+from graphglow.scores import conformal_sets, weighted_accuracy
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 
@@ -181,11 +181,19 @@ def test_what_is_refused(change, settings, rule):
 def test_leave_one_out_accuracy_has_an_interval(found):
     accuracy, train = found.accuracy, found.data.train_mask
     right = (found.classes == found.data.y)[train]
-    assert accuracy.value == pytest.approx(float(right.double().mean()))
+    weight = (found.refined.shares / found.refined.graph.prior)[found.data.y[train]].double()
+    assert accuracy.value == pytest.approx(float((weight * right).sum() / weight.sum()))
     assert accuracy.low < accuracy.value < accuracy.high
     assert accuracy.count == int(train.sum())
-    assert str(wilson(81, 100)) == "81.0 % (72.2 to 87.5 %, leave-one-out over 100 labels)"
-    assert (wilson(0, 5).low, wilson(5, 5).high) == (0.0, 1.0)
+    right, even = torch.arange(100) < 81, torch.ones(100)
+    wilson = "81.0 % (72.2 to 87.5 %, leave-one-out over 100 labels)"
+    assert str(weighted_accuracy(right, even)) == wilson
+    assert str(weighted_accuracy(right, 3 * even)) == wilson
+    assert weighted_accuracy(right[:5], even[:5]).high == 1.0
+    some = weighted_accuracy(torch.tensor([True, False]), torch.tensor([3.0, 1.0]))
+    assert some.value == pytest.approx(0.75)
+    uneven = torch.tensor([0.2, 1.8]).repeat(50)
+    assert weighted_accuracy(right, uneven).high > 0.878  # as of 61 tests
 
 
 def test_scores_of_two_classes_and_of_more(found):
@@ -239,8 +247,10 @@ def test_sets_always_hold_the_predicted_class(found):
     assert bool(found.sets.gather(1, found.classes[:, None]).all())
     p = torch.tensor([[0.6, 0.4], [0.1, 0.9]])
     tested, y = torch.tensor([[0.9, 0.1]] * 9 + [[0.3, 0.7]]), torch.zeros(10, dtype=torch.int64)
-    assert conformal_sets(p, tested, y, 0.8).tolist() == [[True, False], [False, True]]
-    assert conformal_sets(p, tested, y, 0.9).tolist() == [[True, True], [False, True]]
+    even, rare = torch.ones(10), torch.tensor([1.0] * 9 + [0.0])
+    assert conformal_sets(p, tested, y, even, 0.8).tolist() == [[True, False], [False, True]]
+    assert conformal_sets(p, tested, y, even, 0.9).tolist() == [[True, True], [False, True]]
+    assert conformal_sets(p, tested, y, rare, 0.9).tolist() == [[True, False], [False, True]]
 
 
 def test_sets_hold_the_true_class_as_often_as_asked():

@@ -6,33 +6,30 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.scores import scores_of
-from graphglow.verdict import Accuracies, EdgeShares, edge_shares, verdict_of
+from graphglow.verdict import Comparison, compare_accuracies, compare_edges, verdict_of
 from tiny_graphs import small_data
 
-WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
-RISE = Accuracies(0.8, 0.81, gained=3, lost=2, nodes=100)
-FALL = Accuracies(0.8, 0.3, gained=1, lost=26, nodes=50)
+RISE = Comparison(0.8, 0.81, 0, "new 81.0%")
+FALL = Comparison(0.8, 0.3, -1, "new 30.0%")
 
 
 @pytest.mark.parametrize(
-    ("edges", "right", "begins"),
+    ("edges", "right", "expected"),
     [
-        ((0.5, 0.9, 1), None, "better: 90.0% of 1,200 labelled pairs among the refined edges"),
-        ((0.737, 0.549, -1), None, "worse: 54.9% of 1,200 labelled pairs"),
-        ((0.7, 0.5, -1), RISE, "worse: 50.0% of 1,200 labelled"),  # not by the rise
-        ((0.5, 0.51, 0), FALL, "worse: new 30.0%"),
-        ((0.5, 0.9, 1), RISE, "better: 90.0%"),
-        ((0.5, 0.51, 0), RISE, "no clear difference: new 81.0% against 80.0%; 51"),
-        ((0.5, 0.9, 1), FALL, "better in one way and worse in another: 90.0% of"),
+        (1, None, "better: edges"),
+        (-1, None, "worse: edges"),
+        (-1, RISE, "worse: edges; new 81.0%"),
+        (0, FALL, "worse: new 30.0%; edges"),
+        (1, RISE, "better: edges; new 81.0%"),
+        (0, RISE, "no clear difference: new 81.0%; edges"),
+        (1, FALL, "better in one way and worse in another: edges; new 30.0%"),
         (None, None, "cannot tell: no labels"),
     ],
 )
-def test_a_verdict_gives_its_reason(edges, right, begins):
-    found = verdict_of(edges and EdgeShares(*edges[:2], (70, 1200), edges[2]), right, **WORDS)
-    assert found.sentence.startswith(begins)
-    if edges:
-        assert f"{edges[0]:.1%} of 70 of the input's" in found.sentence
-    assert found.worse == begins.startswith("worse")
+def test_a_verdict_gives_its_reason(edges, right, expected):
+    share = None if edges is None else Comparison(0.5, 0.6, edges, "edges")
+    found = verdict_of((right, share), "no labels")
+    assert found == (expected, expected.startswith("worse"))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +49,7 @@ def test_edges_are_compared_by_those_that_one_of_the_graphs_has(dropped, added, 
 
     kept = edges(10, 10)
     before, after = (torch.cat([kept, edges(*own)], 1) for own in (dropped, added))
-    assert edge_shares(Data(y=y, edge_index=before), after).sign == sign
+    assert compare_edges(Data(y=y, edge_index=before), after).sign == sign
 
 
 @pytest.mark.parametrize(
@@ -62,26 +59,29 @@ def test_edges_are_compared_by_those_that_one_of_the_graphs_has(dropped, added, 
 def test_accuracies_are_compared_by_the_nodes_that_one_of_the_two_gets_right(gained, lost, sign):
     before = torch.tensor([True] * 30 + [False] * gained + [True] * lost)
     after = torch.tensor([True] * 30 + [True] * gained + [False] * lost)
-    found = Accuracies.of(before, after)
-    assert (found.gained, found.lost, found.nodes) == (gained, lost, 30 + gained + lost)
-    assert found.after - found.before == pytest.approx((gained - lost) / found.nodes)
+    found = compare_accuracies(before, after, "{} against {}")
+    assert found.after - found.before == pytest.approx((gained - lost) / len(before))
     assert found.sign == sign
+    assert found.sentence == f"{found.after:.1%} against {found.before:.1%}"
 
 
 def test_a_bad_verdict_is_a_warning():
-    with pytest.warns(graphglow.InputWarning, match=r"worse: 54.9% of"):
-        verdict_of(EdgeShares(0.737, 0.549, (70, 90), -1), None, **WORDS).warn()
+    with pytest.warns(graphglow.InputWarning, match=r"worse: new 30.0%"):
+        verdict_of([FALL], "").warn()
 
 
-def test_homophily_reads_validation_labels_and_never_those_of_test():
+def test_edges_are_judged_by_validation_labels_and_never_by_those_of_test():
     edges = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 3]])
     masks = {name: torch.zeros(4, dtype=torch.bool) for name in ("train_mask", "val_mask")}
     masks["train_mask"][:2], masks["val_mask"][2] = True, True
     data = Data(y=torch.tensor([0, 0, 1, 1]), edge_index=edges, num_nodes=4, **masks)
-    assert edge_shares(data, edges) == (0.0, 0.0, (1, 1), 0)  # 1 - 2, whose end is of validation
-    assert edge_shares(data, edges[:, :1]) == (0.5, 1.0, (2, 1), 0)  # only 0 - 1 is in both
-    assert edge_shares(data, edges[:, 2:]) is None
-    assert edge_shares(Data(edge_index=edges, num_nodes=4), edges) is None
+    assert compare_edges(data, edges)[:3] == (0.0, 0.0, 0)  # 1 - 2, whose end is of validation
+    found = compare_edges(data, edges[:, :1])  # only 0 - 1 is in both
+    assert found[:3] == (0.5, 1.0, 0)
+    assert found.sentence.startswith("100.0% of 1 labelled pairs among the refined edges are")
+    assert found.sentence.endswith("against 50.0% of 2 of the input's")
+    assert compare_edges(data, edges[:, 2:]) is None
+    assert compare_edges(Data(edge_index=edges, num_nodes=4), edges) is None
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from graphglow.lab.row_files import provenance
 from graphglow.lab.structure_metrics import GraphFacts, graph_facts
 from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 from graphglow.settings import Device
 
 OTHERS = ("gcn", "bag-gcn", "logistic")
@@ -300,7 +300,7 @@ def describe_refined(made: RefinedGraph, data: Data, name: str, own_edges: Tenso
     )
     injected = given[~torch.isin(given, own)]
     gone = _keys(made.pairs[:, made.dropped()], made.num_nodes).cpu()
-    kept = chosen(made, None, 0.0, add=True, drop=True)
+    kept = choose_edges(made)
     after = Data(y=data.y, edge_index=kept.edge_index.cpu(), num_nodes=made.num_nodes)
     return Refined(
         target=name,

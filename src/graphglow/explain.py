@@ -18,9 +18,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -34,19 +37,17 @@ from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
 from graphglow.gnn import backbones_that
 from graphglow.graph import as_graph
 from graphglow.graph.write import (
-    TABLES,
     class_names,
     node_places,
     own_ids,
     split_names,
     write_table,
 )
-from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.messages import Messages
+from graphglow.messages import Messages, to_scipy
 from graphglow.predict import CHANNEL_NAMES, run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 
 if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
@@ -80,80 +81,67 @@ MEANINGS = {
 """What each kind of evidence about a pair means."""
 
 
-@dataclass(frozen=True)
-class Contribution:
+class Contribution(NamedTuple):
     """One summand of a score: of a channel, a node (by its id), or a kind of evidence."""
 
     name: int | str
     about: str
     value: float
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = MappingProxyType({})
     """Further columns of the table."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """The input graph around a pair, in the user's ids, for a drawing."""
+class Surroundings(NamedTuple):
+    """The input graph around a pair, for a drawing: neighbours of both, of one, and their edges."""
 
     common: list[int | str]
-    """Neighbours of both."""
     of_u: list[int | str]
     of_v: list[int | str]
     edges: list[tuple[int | str, int | str]]
-    """Edges among the neighbours that are listed."""
     left_out: int
     """Number of neighbours that are not listed."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
-    """A score, and the contributions that add up to it (up to rounding)."""
+    """A score (a logit or log-odds), and the contributions that add up to it.
+
+    ``contributions`` come strongest first, then sums over what is not listed, and constants.
+    ``answer`` is a few sentences; ``tables`` are further rows, by caption.
+    """
 
     title: str
     answer: str
-    """A few sentences."""
     score: float
-    """A logit or log-odds: the sum of ``contributions``."""
     probability: float
-    """The probability of what is explained."""
     contributions: tuple[Contribution, ...]
-    """The strongest first; sums over what is not listed, and constants, come last."""
     facts: dict[str, Any]
-    """Further facts of the node or the pair."""
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Further tables by their captions, as rows."""
     surroundings: Surroundings | None = None
-    """The input graph around a pair."""
 
     def __repr__(self) -> str:
         return f"Explanation({self.answer})"
 
-    def summary(self) -> str:
-        """Return the answer in a few sentences."""
-        return self.answer
-
-    def to_frame(self) -> Any:
-        """Return the contributions as a pandas DataFrame.
-
-        Columns: ``name``, ``about``, ``contribution``, and further ones.
-        """
-        import pandas as pd
-
-        return pd.DataFrame(
+    def rows(self) -> list[dict[str, Any]]:
+        """Name, meaning and value of each contribution, and further columns."""
+        return [
             {"name": one.name, "about": one.about, "contribution": one.value, **one.details}
             for one in self.contributions
-        )
+        ]
+
+    def to_frame(self) -> Any:
+        """Return :meth:`rows` as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
 
     def text(self, rows: int = 12) -> str:
-        """Return everything as text, with the first ``rows`` rows of each table."""
+        """Return everything as text; of further tables the first ``rows`` rows."""
         import pandas as pd
 
         frame = self.to_frame()[["name", "about", "contribution"]]
-        shown = frame if len(frame) <= rows + 3 else frame.head(rows)
-        more = frame.contribution[len(shown) :]
-        others = f" and {more.sum():+.3f} by {len(more)} more" if len(more) else ""
-        lines = [self.answer, shown.to_string(index=False, float_format="{:+.3f}".format)]
-        lines.append(f"score: {self.score:+.3f}, the sum of these{others}")
+        lines = [self.answer, frame.to_string(index=False, float_format="{:+.3f}".format)]
+        lines.append(f"score: {self.score:+.3f}, the sum of these")
         for caption, table in self.tables.items():
             head = pd.DataFrame(table[:rows])
             head = head.to_string(index=False, na_rep="-", float_format="{:.3f}".format)
@@ -162,25 +150,17 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return facts and contributions as JSON can hold them."""
-        rows = [
-            {"name": one.name, "contribution": one.value, **one.details}
-            for one in self.contributions
-        ]
         known = {"text": self.answer, "score": self.score, "probability": self.probability}
-        return known | self.facts | {"contributions": rows}
+        return known | self.facts | {"contributions": self.rows()}
 
     def write(self, path: str | Path) -> None:
         """Write a page that opens offline (``.html``) or the table (``.csv``, ``.parquet``)."""
         from graphglow.report import PAGES, write_explanation
 
-        path = Path(path).expanduser()
-        if path.suffix.lower() in PAGES:
-            write_explanation(self, path)
-        elif path.suffix.lower() in TABLES:
-            write_table(self.to_frame(), path, "an explanation")
+        if Path(path).suffix.lower() in PAGES:
+            write_explanation(self, Path(path).expanduser())
         else:
-            kinds = ", ".join((*PAGES, *TABLES))
-            raise InputError(f"An explanation cannot be written to {path}. Name a {kinds} file.")
+            write_table(self.to_frame(), path, "an explanation that is no .html page")
 
 
 # Why this class, by a prediction
@@ -195,6 +175,7 @@ def explain_prediction(
     final, count = refined.final, len(prediction.labelled)
     assert final is not None
     assert refined.update is not None
+    assert refined.shares is not None
     graph, names = final.graph, class_names(data, prediction.probabilities.shape[1])
     place = int(node_places(data, count, [node])[0])
     at = prediction.order.argsort()[place].to(graph.device)
@@ -205,7 +186,7 @@ def explain_prediction(
             f"class {names[explained]} has no given label, so that nothing speaks for it. Explain "
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
-    column, log_prior = seen.index(explained), graph.prior.double().log()
+    column, log_prior = seen.index(explained), refined.shares.double().log()
     predictor = copy.deepcopy(prediction.learner.predictor).to(graph.device)
     odds, trust = final.inputs(at[None])
     weights = channel_weights(predictor, trust, refined.update[folds(graph)[at]])[0].double()  # [V]
@@ -223,7 +204,7 @@ def explain_prediction(
         value = float(by_channel[column, k])
         parts.append(Contribution(name, CHANNEL_NAMES.get(name, name), value, details))
     parts.sort(key=lambda part: -abs(part.value))
-    about = "log of the share of the class among the labels"
+    about = "log of the share of the class"
     parts.append(Contribution("log_share", about, float(log_prior[column])))
     around = _labelled_nodes(prediction, final, int(at), names)
     probability, labelled = prediction.probabilities[place], bool(prediction.labelled[place])
@@ -235,21 +216,14 @@ def explain_prediction(
         "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
     }
     by = ", by leave-one-out" if labelled else ""
-    share = f"{float(probability[explained]):.1%}"
-    answer = [f"Node {facts['id']} is {names[explained]} with probability {share}{by}."]
-    if explained != predicted:
-        answer.append(f"It is predicted {names[predicted]}.")
-    if leading := [f"{one.about} ({one.value:+.2f})" for one in parts[:3] if one.value > 0]:
-        answer.append(f"Most for it: {', '.join(leading)}.")
-    if around:
-        same = [row["label"] for row in around].count(names[explained])
-        answer.append(
-            f"Of the {len(around)} strongest labelled nodes within two steps, {same} are "
-            f"{names[explained]}."
-        )
+    leading = [f"{one.about} ({one.value:+.2f})" for one in parts[:3] if one.value > 0]
+    answer = (
+        f"Node {facts['id']} is {names[explained]} with probability "
+        f"{float(probability[explained]):.1%}{by}. Most for it: {', '.join(leading) or 'nothing'}."
+    )
     return Explanation(
         title=f"Why node {facts['id']} is {class_text(names[explained])}",
-        answer=" ".join(answer),
+        answer=answer,
         score=float(scores[column]),
         probability=float(probability[explained]),
         contributions=tuple(parts),
@@ -266,40 +240,33 @@ def _labelled_nodes(
     Weights are the chances of such a walk, one or two steps with even odds.
     """
     graph, ids = final.graph, own_ids(prediction.data, len(prediction.labelled))
-    walks = torch.stack([*_walks(graph.links, at), *_walks(final.adjacency, at)])  # [4, N]
-    others = graph.labelled[graph.labelled != at]
-    reached = walks.sum(0)[others]
-    strongest = reached.argsort(descending=True, stable=True)[:LISTED]
+    given, refined = _walks(graph.links, at), _walks(final.adjacency, at)
+    reached = (given + refined).sum(0)
+    others = graph.labelled[graph.labelled != at].cpu().numpy()
+    strongest = others[np.argsort(-reached[others], kind="stable")][:LISTED]
     rows = []
-    for node in others[strongest[reached[strongest] > 0]].tolist():
+    for node in strongest[reached[strongest] > 0].tolist():
         place = int(prediction.order[node])
-        given, given_two, refined, refined_two = walks[:, node].tolist()
-        rows.append(
-            {
-                "id": ids[place],
-                "label": names[int(prediction.data.y[place])],
-                "steps": 1 if given > 0 or refined > 0 else 2,
-                "input_edge": given > 0,
-                "refined_edge": refined > 0,
-                "input_weight": (given + given_two) / 2,
-                "refined_weight": (refined + refined_two) / 2,
-            }
-        )
+        steps = 1 if given[0, node] > 0 or refined[0, node] > 0 else 2
+        row = {"id": ids[place], "label": names[int(prediction.data.y[place])], "steps": steps}
+        for name, walks in (("input", given), ("refined", refined)):
+            row[f"{name}_edge"] = bool(walks[0, node] > 0)
+            row[f"{name}_weight"] = float(walks[:, node].mean())
+        rows.append(row)
     return rows
 
 
-def _walks(graph: SparseMatrix, start: int) -> tuple[Tensor, Tensor]:
-    """Chances that a random walk is at each other node after one step and after two: [N], [N]."""
-    row, col, weight = entries(graph)
-    weight = weight * (row != col)
-    total = torch.zeros(graph.shape[0], device=weight.device).index_add_(0, row, weight)
-    chance = weight / total.clamp_min(1e-12)[row]
-    one, two = torch.zeros_like(total), torch.zeros_like(total)
-    first = row == start
-    one[col[first].long()] = chance[first]
-    two.index_add_(0, col, one[row] * chance)
-    two[start] = 0
-    return one, two
+def _walks(graph: SparseMatrix, start: int) -> NDArray[np.float64]:
+    """Chances that a random walk is at each other node after one step and after two: [2, N]."""
+    from sklearn.preprocessing import normalize
+
+    matrix = to_scipy(graph).astype(np.float64)
+    matrix.setdiag(0)
+    chance = normalize(matrix, norm="l1")
+    one = chance[[start]]
+    walks: NDArray[np.float64] = np.vstack([one.toarray(), (one @ chance).toarray()])
+    walks[1, start] = 0
+    return walks
 
 
 # Why this class, by a trained GNN
@@ -314,8 +281,6 @@ def explain_result(
     against: int | str | None = None,
 ) -> Explanation:
     """Explain a logit of a node; see :meth:`TransferResult.explain`."""
-    import pandas as pd
-
     at_least("top_k", top_k, 1)
     data, graph = result.data, result.graph
     if not result.gnn.explainable():
@@ -339,48 +304,40 @@ def explain_result(
         return kept if other is None else kept - values[..., other].double()
 
     last = result.last_layer()
-    messages = Messages(last.adj, result.latent, result.input_weight)
-    rows = messages.rows(slice(place, place + 1))
-    by_input, by_learned = (row[0].double().cpu() for row in rows)
+    rows = Messages(last.adj, result.latent, result.input_weight).rows(slice(place, place + 1))
+    weight = torch.cat(rows).double().cpu()  # [2, N], over the input graph and the learned one
     message = towards(last.messages).cpu()
-    heard = ((by_input != 0) | (by_learned != 0)).nonzero()[:, 0]
-    value = ((by_input + by_learned) * message)[heard]
-    heard = heard[value.abs().argsort(descending=True, stable=True)]
+    value = weight.sum(0) * message
+    heard = (weight != 0).any(0).nonzero()[:, 0]
+    heard = heard[value[heard].abs().argsort(descending=True, stable=True)]
     joined = {place, *last.adj.col[last.adj.crow[place] : last.adj.crow[place + 1]].tolist()}
     probability = {}
     if result.edges is not None:
         mine = result.edges.edge_index[0] == place
-        ends = result.edges.edge_index[1, mine].tolist()
-        probability = dict(zip(ends, result.edges.edge_probability[mine].tolist(), strict=True))
-    splits = split_names(data) or [""] * graph.num_nodes
-    frame = pd.DataFrame(
-        [
-            (n, labels[n], predicted[n], splits[n], n in joined, probability.get(n))
-            for n in heard.tolist()
-        ],
-        columns=["node", "label", "predicted", "split", "input_edge", "probability"],
-        dtype=object,
-    ).assign(
-        message=message[heard].numpy(),
-        input_weight=by_input[heard].numpy(),
-        learned_weight=by_learned[heard].numpy(),
-        input_part=(by_input * message)[heard].numpy(),
-        learned_part=(by_learned * message)[heard].numpy(),
-    )
-    sums = ["input_weight", "learned_weight", "input_part", "learned_part"]
-    by_class = frame.groupby("predicted")[sums].sum()
-    by_class.insert(0, "nodes", frame.predicted.value_counts())
-    parts = []
-    for row in frame.head(top_k).to_dict("records"):
-        about = "the node itself" if row["node"] == place else f"predicted {row['predicted']}"
-        value = row["input_part"] + row["learned_part"]
-        parts.append(Contribution(ids[row["node"]], about, value, row))
-    rest = frame.iloc[top_k:]
-    left = float(rest.input_part.sum() + rest.learned_part.sum())
-    parts.append(Contribution(f"{len(rest)} others", "not listed", left))
-    own = float(towards(last.own[place]))
-    parts.append(Contribution("own", "the node without any message", own))
-    parts.append(Contribution("bias", "alike for all nodes", float(towards(last.bias))))
+        ends, p = result.edges.edge_index[1, mine], result.edges.edge_probability[mine]
+        probability = dict(zip(ends.tolist(), p.tolist(), strict=True))
+    splits, parts = split_names(data) or [""] * graph.num_nodes, []
+    for n in heard[:top_k].tolist():
+        details = {
+            "node": n,
+            "label": labels[n],
+            "predicted": predicted[n],
+            "split": splits[n],
+            "input_edge": n in joined,
+            "probability": probability.get(n),
+            "message": float(message[n]),
+            "input_weight": float(weight[0, n]),
+            "learned_weight": float(weight[1, n]),
+        }
+        about = "the node itself" if n == place else f"predicted {predicted[n]}"
+        parts.append(Contribution(ids[n], about, float(value[n]), details))
+    for name, about, rest in (
+        (f"{len(heard[top_k:])} others", "not listed", value[heard[top_k:]].sum()),
+        ("own", "the node without any message", towards(last.own[place])),
+        ("bias", "alike for all nodes", towards(last.bias)),
+    ):
+        parts.append(Contribution(name, about, float(rest)))
+    by_input, by_learned = (weight @ message).tolist()
     facts = {
         "node": place,
         "id": ids[place],
@@ -389,30 +346,22 @@ def explain_result(
         "predicted": predicted[place],
         "explained": names[explained],
         "against": None if other is None else names[other],
-        "input_total": float(frame.input_part.sum()),
-        "learned_total": float(frame.learned_part.sum()),
+        "input_total": by_input,
+        "learned_total": by_learned,
     }
     asked = class_text(names[explained])
     asked += "" if other is None else f" rather than {class_text(names[other])}"
-    known = "is not known" if labels[place] is None else f"is {labels[place]}"
-    who = parts[0].about if parts[0].details.get("node") == place else f"node {parts[0].name}"
     logits = result.logits[place]
     return Explanation(
         title=f"What speaks for node {ids[place]} being {asked}",
         answer=f"Node {ids[place]} of {graph.name} is predicted to be "
-        f"{class_text(predicted[place])}; its class {known}. All nodes together add "
-        f"{facts['input_total']:+.3f} over the input graph and {facts['learned_total']:+.3f} over "
-        f"the learned graph to the score for {asked}. Most comes from {who} "
-        f"({parts[0].value:+.3f}).",
+        f"{class_text(predicted[place])}. All nodes together add {by_input:+.3f} over the input "
+        f"graph and {by_learned:+.3f} over the learned graph to the score for {asked}. Most comes "
+        f"from {parts[0].name} ({parts[0].value:+.3f}).",
         score=float(towards(logits)),
         probability=float(logits.softmax(0)[explained]),
         contributions=tuple(parts),
         facts=facts,
-        tables={
-            "all nodes that are heard, by predicted class": by_class.reset_index().to_dict(
-                "records"
-            )
-        },
     )
 
 
@@ -444,31 +393,30 @@ def explain_pair(
     """
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    pair = pair_places(data, int(data.num_nodes or 0), u, v)
+    pair_places(data, u, v)  # what is wrong is said before the graph is refined
     refined, order = run_frozen(found, data, seed=seed, device=device)
-    kept = chosen(refined, None, 0.0, add=True, drop=True).edge_index
-    return explain_known_pair(found, refined, data, pair, kept, refined.probabilities, order)
+    kept = choose_edges(refined).edge_index
+    return explain_known_pair(found, refined, data, (u, v), kept, refined.probabilities, order)
 
 
 def explain_known_pair(
     learner: EvidenceLearner,
     refined: RefinedGraph,
     data: Data,
-    pair: tuple[int, int],
+    pair: tuple[int | str, int | str],
     edge_index: Tensor,
     scores: Tensor | None,
     order: Tensor | None = None,
 ) -> Explanation:
-    """Explain a pair of nodes of ``data``, which the learner has refined already.
+    """Explain two nodes of ``data``, by their ids; the learner has refined it already.
 
-    Node i of ``refined``, of its kept edges ``edge_index`` [2, E] and of the class ``scores``
-    [N, C], if there are labels, is ``order[i]`` of ``data``.
+    Node i of ``refined``, of its kept edges [2, E] and of the class scores [N, C], if there are
+    labels, is ``order[i]`` of ``data``.
     """
-    count = refined.num_nodes
-    order = torch.arange(count) if order is None else order.cpu()
-    named = own_ids(data, count)
+    order = torch.arange(refined.num_nodes) if order is None else order.cpu()
+    first, second = order.argsort()[pair_places(data, *pair)].tolist()
+    named = own_ids(data, refined.num_nodes)
     ids = [named[i] for i in order.tolist()]
-    first, second = order.argsort()[list(pair)].tolist()
     u, v = ids[first], ids[second]
     ends = torch.tensor([[first], [second]], device=refined.pairs.device).sort(0).values
     refined = with_pairs(refined, ends)
@@ -540,12 +488,12 @@ def _by_evidence(parts: Mapping[str, float]) -> tuple[Contribution, ...]:
     return tuple(Contribution(name, MEANINGS.get(name, ""), value) for name, value in ordered)
 
 
-def pair_places(data: Data, count: int, u: int | str, v: int | str) -> tuple[int, int]:
+def pair_places(data: Data, u: int | str, v: int | str) -> list[int]:
     """Return the indices of two different nodes, by their ids."""
-    one, other = node_places(data, count, (u, v)).tolist()
-    if one == other:
+    places: list[int] = node_places(data, int(data.num_nodes or 0), (u, v)).tolist()
+    if places[0] == places[1]:
         raise InputError(f"a pair must be two different nodes; got {u!r} twice")
-    return one, other
+    return places
 
 
 def surroundings(

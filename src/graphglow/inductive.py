@@ -72,9 +72,8 @@ def predict_new(
             f"{result.backbone} has a weight for each node of training, so it cannot predict new "
             f"ones. Train another backbone: {able}."
         )
-    old = result.data
+    old, new_x = result.data, _tensor(x, "x")
     num_old, num_features = old.x.shape
-    new_x = _tensor(x, "x")
     if new_x.shape[1:] == (0,) and num_features == 1:  # as nodes without features have it
         new_x = torch.ones(len(new_x), 1)
     if new_x.ndim != 2 or new_x.shape[1] != num_features:
@@ -148,11 +147,8 @@ def _pairs(edges: Any, num_old: int) -> Tensor:
 def _tensor(value: Any, name: str) -> Tensor:
     """An array of PyTorch, NumPy, SciPy or pandas as a dense tensor on the CPU."""
     if isinstance(value, Tensor):
-        given = value.detach().cpu()
-        return given if given.layout == torch.strided else given.to_dense()
-    if hasattr(value, "toarray"):  # SciPy's sparse matrices
-        value = value.toarray()
+        return value.detach().cpu().to_dense()
     try:
-        return torch.from_numpy(np.array(value))
+        return torch.from_numpy(np.array(value.toarray() if hasattr(value, "toarray") else value))
     except (TypeError, ValueError) as error:  # text, objects, ragged lists
         raise InputError(f"{name} must be an array of numbers; got {value!r:.60}") from error

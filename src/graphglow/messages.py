@@ -79,8 +79,10 @@ class Messages:
     def _strongest_sparse(self, top_k: int, *, self_loops: bool) -> WeightedEdges:
         import pandas as pd
 
-        given = _scipy(self.adj, self.input_weight)
-        learned = 0 * given if self.sparse is None else _scipy(self.sparse, 1 - self.input_weight)
+        given = self.input_weight * to_scipy(self.adj)
+        learned = (
+            0 * given if self.sparse is None else (1 - self.input_weight) * to_scipy(self.sparse)
+        )
         total = (given + learned).tocoo()
         target, source = total.coords
         frame = pd.DataFrame({"source": source, "target": target, "weight": total.data})
@@ -93,9 +95,9 @@ class Messages:
         return WeightedEdges(*(array.to(self.adj.values.device) for array in arrays))
 
 
-def _scipy(matrix: SparseMatrix, scale: float) -> sp.csr_array:
-    values, *pattern = (t.cpu().numpy() for t in (matrix.values, matrix.col, matrix.crow))
-    return sp.csr_array((scale * values, *pattern), shape=matrix.shape)
+def to_scipy(matrix: SparseMatrix) -> sp.csr_array:
+    parts = (part.cpu().numpy() for part in (matrix.values, matrix.col, matrix.crow))
+    return sp.csr_array(tuple(parts), shape=matrix.shape, copy=True)
 
 
 def _factors(latent: Structure | None) -> list[tuple[Tensor, Tensor]]:

@@ -32,7 +32,14 @@ from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.scores import Accuracy, Scores, conformal_sets, fair_tests, scores_of, wilson
+from graphglow.scores import (
+    Accuracy,
+    Scores,
+    conformal_sets,
+    fair_tests,
+    scores_of,
+    weighted_accuracy,
+)
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
@@ -103,9 +110,13 @@ class Prediction:
 
     @property
     def accuracy(self) -> Accuracy:
-        """Leave-one-out estimate of the accuracy, with a 95 % interval."""
+        """Leave-one-out estimate of the accuracy on all nodes, with a 95 % interval.
+
+        Where labels were drawn evenly over classes, each counts by its class's estimated share.
+        """
         fair = fair_tests(self.data.y, self.labelled)
-        return wilson(int((self.classes == self.data.y)[fair].sum()), int(fair.sum()))
+        right = (self.classes == self.data.y)[fair]
+        return weighted_accuracy(right, label_weights(self.refined, self.data.y[fair]))
 
     @property
     def channels(self) -> Any:
@@ -295,8 +306,18 @@ def predict(
     sets = None
     if coverage is not None:
         fair = fair_tests(data.y, labelled)
-        sets = conformal_sets(probabilities, probabilities[fair], data.y[fair], coverage)
+        weight = label_weights(refined, data.y[fair])
+        sets = conformal_sets(probabilities, probabilities[fair], data.y[fair], weight, coverage)
     return Prediction(data, probabilities, labelled, sets, coverage, found, refined, order, seed)
+
+
+def label_weights(refined: RefinedGraph, y: Tensor) -> Tensor:
+    """How many nodes a labelled node of each class stands for, relatively: [L] -> [L]."""
+    graph, shares = refined.graph, refined.shares
+    assert shares is not None
+    table = torch.ones(max(graph.num_classes, int(graph.seen.max()) + 1))
+    table[graph.seen.cpu()] = (shares / graph.prior).cpu()
+    return table[y]
 
 
 def _known_in(data: Data, part: str) -> Tensor | None:

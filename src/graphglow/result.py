@@ -25,7 +25,7 @@ from graphglow.gnn import (
     Structure,
     build_gnn,
 )
-from graphglow.gnn.train import Epoch, accuracy, best_epoch
+from graphglow.gnn.train import Epoch, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
@@ -39,7 +39,7 @@ from graphglow.pretrained import Learner
 from graphglow.scores import scores_of
 from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_facts
 from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
-from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, edge_shares, verdict_of
+from graphglow.verdict import NO_PAIRS, Comparison, Verdict, compare_edges, verdict_of
 
 if TYPE_CHECKING:  # these import results
     from graphglow.explain import Explanation
@@ -105,10 +105,9 @@ class RunResult(ABC):
         write_predictions(self.data, self.predict_proba(), path)
 
     def metrics(self) -> dict[str, Any] | None:
-        """:class:`graphglow.scores.Scores` of the test nodes, and their confusion matrix.
+        """:class:`graphglow.scores.Scores` of the test nodes, None without any, and ``confusion``.
 
-        Rows of ``confusion`` are the known classes, columns the predicted ones, both in the order
-        of ``classes``. None where there are no test nodes.
+        Rows of that matrix are the known ``classes``, columns the predicted ones.
         """
         from sklearn.metrics import confusion_matrix
 
@@ -126,17 +125,14 @@ class RunResult(ABC):
 
     @property
     def val_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.val)
+        return self._mean(self.predict() == self.graph.y.cpu(), self.graph.val)
 
     @property
     def test_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.test)
+        return self._mean(self.predict() == self.graph.y.cpu(), self.graph.test)
 
-    def _accuracy_on(self, nodes: Tensor) -> float | None:
-        if len(nodes) == 0:
-            return None
-        nodes = nodes.to(self.logits.device)
-        return float(accuracy(self.logits, nodes, self.graph.y.to(nodes.device)[nodes]))
+    def _mean(self, right: Tensor, nodes: Tensor) -> float | None:
+        return float(right[nodes.cpu()].double().mean()) if len(nodes) else None
 
     @property
     def epochs(self) -> int:
@@ -198,7 +194,7 @@ class TransferResult(RunResult):
     chosen_by: str = "settings"
     """What chose lambda: ``settings``, ``validation``, or ``leave-one-out`` where there are no
     validation nodes."""
-    against_input: Accuracies | None = None
+    against_input: Comparison | None = None
     """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
     least_accuracy: float = 0.0
     """Validation accuracies up to this one counted as equal."""
@@ -278,30 +274,22 @@ class TransferResult(RunResult):
     def judged(self) -> Verdict:
         """The verdict, and whether it is bad news."""
         if self.edges is None:
-            return verdict_of(None, None, unknown="no GNN was trained on the input graph alone")
-        right = self.against_input
-        return verdict_of(
-            edge_shares(self.data, self.edges.edge_index) if right is None else None,
-            right,
-            whose="validation accuracy {}, against {} of a GNN on the input graph",
-            unknown=NO_PAIRS,
-        )
+            return verdict_of((), "no GNN was trained on the input graph alone")
+        judged = self.against_input or compare_edges(self.data, self.edges.edge_index)
+        return verdict_of((judged,), NO_PAIRS)
 
     def controls(self) -> dict[str, dict[str, float | None]]:
         """Train an MLP and a GCN on the same split; return their accuracies and the majority's.
 
-        They have the epochs, patience, seed and device of this run. Without validation nodes, by
-        which they stop, there is the majority class alone.
+        Epochs, patience, seed and device are those of this run. Without validation nodes, which
+        tell when to stop, there is the majority class alone.
         """
         from graphglow.competitors import METHODS, fit
 
-        y = self.graph.y
-        right = y == int(y[self.graph.train].bincount().argmax())
+        y = self.graph.y.cpu()
+        right = y == int(y[self.graph.train.cpu()].bincount().argmax())
         parts = {"test_accuracy": self.graph.test, "val_accuracy": self.graph.val}
-        means = {
-            n: float(right[of].double().mean()) if len(of) else None for n, of in parts.items()
-        }
-        found = {"majority": means}
+        found = {"majority": {name: self._mean(right, nodes) for name, nodes in parts.items()}}
         names = ("epochs", "patience", "seed", "device")
         settings = {name: getattr(self.config, name) for name in names}
         for method in ("mlp", "gcn") if len(self.graph.val) else ():
@@ -330,11 +318,8 @@ class TransferResult(RunResult):
         """The graph of the GNN's messages: each node's ``top_k`` strongest incoming edges.
 
         Weights are those that one layer applies, ``lambda A_norm + (1 - lambda) L``, with the parts
-        ``edge_input_weight`` and ``edge_latent_weight``. Attributes of nodes are kept.
-
-        Args:
-            top_k: Edges kept per node; from the number of nodes on, all.
-            self_loops: Keep the message of a node to itself.
+        ``edge_input_weight`` and ``edge_latent_weight``. ``self_loops`` keeps the message of a node
+        to itself.
         """
         messages = Messages(self.graph.adj, self.latent, self.input_weight)
         edges = messages.strongest(top_k, self_loops=self_loops)
@@ -371,15 +356,14 @@ class TransferResult(RunResult):
 
         Only under an evidence learner. The nodes need not be joined.
         """
-        from graphglow.explain import explain_known_pair, pair_places
+        from graphglow.explain import explain_known_pair
 
         if not isinstance(self.learner, EvidenceLearner) or self.edges is None:
             raise InputError(
                 "Pairs are explained under an evidence learner only: the paper's compares "
                 "embeddings and has no evidence to name. Transfer with the learner universal."
             )
-        pair = pair_places(self.data, self.graph.num_nodes, u, v)
-        known = self.learner, self._refined, self.data, pair
+        known = self.learner, self._refined, self.data, (u, v)
         return explain_known_pair(*known, self.edges.edge_index, self.logits)
 
     @cached_property
@@ -404,11 +388,10 @@ class TransferResult(RunResult):
         that has a weight for each node of the training graph.
 
         Args:
-            x: Features [M, F] of the new nodes, as ``result.data.x`` has them: not scaled to unit
-                length, but with the columns of a table already encoded. [M, 0] without features.
-            edges: Pairs [2, E] of node indices in either direction; old nodes are 0 .. N - 1, the
-                new ones N .. N + M - 1, and each edge has a new end. None: no edges or, where the
-                training graph was made of nearest neighbours, those to the nearest nodes.
+            x: Features [M, F] with the columns of ``result.data.x``; [M, 0] without features.
+            edges: Pairs [2, E] of indices, each with a new end: old nodes are 0 .. N - 1, new ones
+                N .. N + M - 1. None: no edges or, where the training graph was made of nearest
+                neighbours, those to the nearest nodes.
             edge_weight: One per edge [E], at least 0; by default 1.
             node_id: Ids of the new nodes.
         """
@@ -426,13 +409,10 @@ class TransferResult(RunResult):
     ) -> "NewPredictions":
         """:meth:`predict_new` from tables with ids: files (``.csv``, ``.parquet``) or DataFrames.
 
-        Args:
-            nodes: As the nodes table that the graph was loaded from, with new ids. A label and a
-                split are ignored. A category that training has not seen counts as missing, with a
-                warning.
-            edges: ``source`` and ``target``, ids of old or new nodes, and optionally ``weight``.
-            columns: As in ``load_graph``; what was given there holds here too.
-            skip_unknown_edges: Leave out edges with unknown ids, as in ``load_graph``.
+        ``nodes`` is as the table that the graph was loaded from, with new ids. A label and a split
+        are ignored; a category that training has not seen counts as missing, with a warning.
+        ``edges`` has ``source``, ``target`` and optionally ``weight``. ``columns`` and
+        ``skip_unknown_edges`` are as in ``load_graph``.
         """
         from graphglow.graph.tables import read_new_nodes
 
@@ -455,11 +435,10 @@ class TransferResult(RunResult):
         return replace(self, data=data, graph=graph, edges=edges)
 
     def module(self) -> nn.Module:
-        """The trained GNN as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
+        """The trained GNN as a module: ``module(x, edge_index, edge_weight) -> logits [N, C]``.
 
-        For ``torch_geometric.explain`` and others that need gradients. Features and edges of the
-        same nodes may change; the learned graph stays. Only with backbones that read the graph by
-        its normalised adjacency alone.
+        For ``torch_geometric.explain``. Features and edges of the same nodes may change; the
+        learned graph stays. Only with backbones that read the graph by its adjacency alone.
         """
         from graphglow.pyg_api import ResultModule
 
@@ -533,7 +512,7 @@ class TransferResult(RunResult):
         gnn = build_gnn(config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]
-        run["against_input"] = None if against is None else Accuracies(*against)
+        run["against_input"] = against and Comparison(*against)
         run["history"] = [Epoch(*row) for row in run["history"]]
         return cls(
             data=data,

@@ -60,38 +60,48 @@ def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
     return labelled & (counts[y.clamp_min(0)] >= 2)
 
 
-def wilson(right: int, count: int) -> Accuracy:
-    """The 95 % interval of a share (E. B. Wilson, 1927)."""
-    if count == 0:
+def weighted_accuracy(right: Tensor, weight: Tensor) -> Accuracy:
+    """Estimate an accuracy from weighted tests, with the interval of E. B. Wilson (1927).
+
+    The weights count as ``sum(w)^2 / sum(w^2)`` tests, which is their number if all are equal.
+
+    Shapes:
+        right [L] of bool, weight [L]
+    """
+    if len(right) == 0:
         return Accuracy(math.nan, 0.0, 1.0, 0)
-    from scipy.stats import binomtest
+    weight = weight.double()
+    share = float((weight * right).sum() / weight.sum())
+    tests, z = float(weight.sum() ** 2 / weight.square().sum()), 1.959964
+    centre = (share + z**2 / (2 * tests)) / (1 + z**2 / tests)
+    half = z / (1 + z**2 / tests) * math.sqrt(share * (1 - share) / tests + (z / tests / 2) ** 2)
+    return Accuracy(share, max(0.0, centre - half), min(1.0, centre + half), len(right))
 
-    interval = binomtest(right, count).proportion_ci(method="wilson")
-    return Accuracy(right / count, interval.low, interval.high, count)
 
-
-def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, coverage: float) -> Tensor:
+def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, weight: Tensor, coverage: float) -> Tensor:
     """Classes at least as probable as the true class of a share ``coverage`` of tested nodes.
 
     Split conformal prediction (Sadinle, Lei and Wasserman, 2019) whose scores are leave-one-out
-    probabilities; the predicted class is always in the set. With too few labels every class is.
+    probabilities, weighted as the classes' shares ask for (Tibshirani et al., 2019); the predicted
+    class is always in the set. With too few labels every class is.
 
     Shapes:
-        p [N, C], tested [L, C], y [L] -> [N, C] of bool
+        p [N, C], tested [L, C], y [L], weight [L] -> [N, C] of bool
     """
-    count = len(y)
-    rank = math.ceil((count + 1) * coverage - 1e-9)
-    if rank > count:
+    own, order = tested.gather(1, y[:, None])[:, 0].sort(descending=True)
+    weight = weight.double() / weight.double().mean().clamp_min(1e-9)
+    reached = weight[order].cumsum(0) >= (len(y) + 1) * coverage - 1e-9
+    if not bool(reached.any()):
         needed = math.ceil(coverage / (1 - coverage) - 1e-9)
         warnings.warn(
             f"coverage {coverage:g} needs at least {needed} labels whose class has another one; "
-            f"got {count}, so that every set holds all classes",
+            f"got {len(y)}, so that every set holds all classes",
             InputWarning,
             stacklevel=3,
         )
         return torch.ones_like(p, dtype=torch.bool)
-    own = tested.gather(1, y[:, None])[:, 0].sort(descending=True).values
-    sets: Tensor = (p >= own[rank - 1]).scatter(1, p.argmax(1, keepdim=True), True)
+    least = own[int(reached.int().argmax())]
+    sets: Tensor = (p >= least).scatter(1, p.argmax(1, keepdim=True), True)
     return sets
 
 

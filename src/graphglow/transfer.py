@@ -9,7 +9,7 @@ evidence learner makes a structure S of the graph once, in closed form; a GNN is
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
-from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
+from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import (
     TransferResult,
     refined_by,
@@ -46,9 +46,9 @@ from graphglow.result import (
     with_known_classes,
 )
 from graphglow.settings import PaperConfig, TransferConfig
-from graphglow.verdict import Accuracies
+from graphglow.verdict import compare_accuracies
 
-INPUT_WEIGHTS = (0.0, 0.5, 1.0)
+INPUT_WEIGHTS: tuple[float, ...] = (0.0, 0.5, 1.0)
 """Values of lambda that are tried: the refined graph alone, both graphs, the input graph alone."""
 EPOCHS_UNSEEN = 100
 """Most epochs where no validation node says when to stop."""
@@ -108,7 +108,14 @@ def transfer(
         settings: Settings by name, as ``epochs=10``; they override those of ``config``.
     """
     chosen = load_learner(learner, seed=settings.get("seed", getattr(config, "seed", 0)))
-    config = with_settings(_checked_config(chosen, config), settings)
+    paper = isinstance(chosen, StructureLearner)
+    kind: type[TransferConfig | PaperConfig] = PaperConfig if paper else TransferConfig
+    if config is not None and not isinstance(config, kind):
+        whose = "of the paper's kind" if paper else "that reads evidence"
+        raise InputError(
+            f"config must be a {kind.__name__} under a learner {whose}; got {type(config).__name__}"
+        )
+    config = with_settings(config or kind(), settings)
     data = as_graph(data)
     if isinstance(chosen, StructureLearner):
         assert isinstance(config, PaperConfig)
@@ -120,20 +127,6 @@ def transfer(
         )
     assert isinstance(config, TransferConfig)
     return _transfer_evidence(data, chosen, config, on_epoch)
-
-
-def _checked_config(
-    learner: Learner, config: TransferConfig | PaperConfig | None
-) -> TransferConfig | PaperConfig:
-    """The settings, of the class that belongs to the learner; its defaults if there are none."""
-    paper = isinstance(learner, StructureLearner)
-    kind: type[TransferConfig | PaperConfig] = PaperConfig if paper else TransferConfig
-    if config is not None and not isinstance(config, kind):
-        whose = "of the paper's kind" if paper else "that reads evidence"
-        raise InputError(
-            f"config must be a {kind.__name__} under a learner {whose}; got {type(config).__name__}"
-        )
-    return config or kind()
 
 
 def _transfer_paper(
@@ -210,7 +203,12 @@ def _transfer_evidence(
         edges = strongest_edges(refined, config.top_k)
     graph = with_known_classes(training_graph(data), data)
     graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
-    weights, chosen_by = _weights_to_try(config, graph, refined.channel_scores)
+    weights, chosen_by = INPUT_WEIGHTS, "validation"
+    if config.input_weight is not None:
+        weights, chosen_by = (float(config.input_weight),), "settings"
+    elif len(graph.val) == 0:
+        weights = (input_weight_by_leave_one_out(refined.channel_scores),)
+        chosen_by = "leave-one-out"
     del refined  # candidates and their evidence take many times the room of the graph
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges[:2], graph.num_nodes))
@@ -218,7 +216,11 @@ def _transfer_evidence(
         trained = [_train(graph, structure, config, weight, on_epoch) for weight in weights]
         best = max(trained, key=lambda one: one.score)
         train_seconds = time.perf_counter() - train_began
-    plain = [one.right for one in trained if one.input_weight == 1 and len(graph.val) > 0]
+    against_input = None
+    for plain in trained if len(graph.val) else ():
+        if plain.input_weight == 1:
+            whose = "validation accuracy {}, against {} of a GNN on the input graph"
+            against_input = compare_accuracies(plain.right, best.right, whose)
     result = TransferResult(
         data=data,
         graph=graph,
@@ -229,7 +231,7 @@ def _transfer_evidence(
         edges=edges,
         basis=basis,
         chosen_by=chosen_by,
-        against_input=Accuracies.of(plain[0], best.right) if plain else None,
+        against_input=against_input,
         history=best.history,
         least_accuracy=best.least_accuracy,
         train_seconds=train_seconds,
@@ -268,17 +270,6 @@ def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph,
     basis = low_rank_map(rows, COLUMNS, generator)[1].matrix
     basis = torch.eye(graph.num_nodes, device=graph.device) if basis is None else basis
     return graph.with_matrices(x=spectral_features(graph, basis)), basis
-
-
-def _weights_to_try(
-    config: TransferConfig, graph: Graph, scores: Mapping[str, Mapping[str, float]]
-) -> tuple[Sequence[float], str]:
-    """Values of lambda to train with, and what chooses among them."""
-    if config.input_weight is not None:
-        return (float(config.input_weight),), "settings"
-    if len(graph.val) == 0:
-        return (input_weight_by_leave_one_out(scores),), "leave-one-out"
-    return INPUT_WEIGHTS, "validation"
 
 
 def input_weight_by_leave_one_out(

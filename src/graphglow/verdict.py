@@ -5,6 +5,7 @@ of the same nodes are predicted right. Labels of test nodes are never read.
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -14,50 +15,19 @@ from torch_geometric.data import Data
 from graphglow.errors import warn
 from graphglow.graph.graph import undirected_edges
 
-STANDARD_ERRORS = 2.0
-"""A smaller difference between two shares of edges may be chance."""
-SIGNIFICANT = 0.05
+STANDARD_ERRORS, SIGNIFICANT = 2.0, 0.05
+"""Smaller differences between shares of edges, and larger p-values, may be chance."""
 NO_PAIRS = "no labelled pairs among the edges"
 
 
-class EdgeShares(NamedTuple):
-    """The share of labelled edges that join one class, before and after."""
+class Comparison(NamedTuple):
+    """A share before and after, in words too."""
 
     before: float
     after: float
-    pairs: tuple[int, int]
-    """Number of labelled edges, before and after."""
     sign: int
-    """1 if the share rose, -1 if it fell, 0 if the difference may be chance."""
-
-
-class Accuracies(NamedTuple):
-    """The accuracies of two predictors on the same nodes."""
-
-    before: float
-    after: float
-    gained: int
-    """Nodes that only the second gets right."""
-    lost: int
-    """Nodes that only the first gets right."""
-    nodes: int
-
-    @classmethod
-    def of(cls, before: Tensor, after: Tensor) -> "Accuracies":
-        """Compare which nodes the first and the second predictor get right: [M] of bool each."""
-        gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
-        means = float(before.double().mean()), float(after.double().mean())
-        return cls(*means, gained=gained, lost=lost, nodes=len(before))
-
-    @property
-    def sign(self) -> int:
-        """1 if the second is better, -1 if it is worse, 0 if not significant (McNemar's test)."""
-        from scipy.stats import binomtest
-
-        differing = self.gained + self.lost
-        if differing == 0 or binomtest(self.gained, differing).pvalue >= SIGNIFICANT:
-            return 0
-        return 1 if self.gained > self.lost else -1
+    """1 if it rose, -1 if it fell, 0 if the difference may be chance."""
+    sentence: str
 
 
 class Verdict(NamedTuple):
@@ -72,8 +42,35 @@ class Verdict(NamedTuple):
             warn(self.sentence)
 
 
-def edge_shares(data: Data, edge_index: Tensor) -> EdgeShares | None:
-    """Compare the edges of ``data`` with others [2, E] by training and validation labels.
+def verdict_of(comparisons: Iterable[Comparison | None], unknown: str) -> Verdict:
+    """Put comparisons in one line, the decisive one first; ``unknown`` says why there is none."""
+    parts = [one for one in comparisons if one is not None]
+    if not parts:
+        return Verdict(f"cannot tell: {unknown}", False)
+    signs = {one.sign for one in parts}
+    word = "better" if 1 in signs else "worse" if -1 in signs else "no clear difference"
+    if {1, -1} <= signs:
+        word = "better in one way and worse in another"
+    parts.sort(key=lambda one: one.sign, reverse=1 in signs)
+    return Verdict(f"{word}: {'; '.join(one.sentence for one in parts)}", word == "worse")
+
+
+def compare_accuracies(before: Tensor, after: Tensor, whose: str) -> Comparison:
+    """Compare which nodes two predictors get right, by McNemar's exact test: [M] of bool each.
+
+    ``whose`` says whose accuracies they are, after and before, as ``"new {} against {} of old"``.
+    """
+    from scipy.stats import binomtest
+
+    gained, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    chance = gained == lost or binomtest(gained, gained + lost).pvalue >= SIGNIFICANT
+    shares = float(before.double().mean()), float(after.double().mean())
+    sentence = whose.format(f"{shares[1]:.1%}", f"{shares[0]:.1%}")
+    return Comparison(*shares, 0 if chance else 1 if gained > lost else -1, sentence)
+
+
+def compare_edges(data: Data, edge_index: Tensor) -> Comparison | None:
+    """Compare the edges of ``data`` with others [2, E], by training and validation labels.
 
     Where both graphs have edges with a validation node, only these count: the learner has not read
     their labels. None where one of the graphs has no edge with two known labels.
@@ -97,8 +94,12 @@ def edge_shares(data: Data, edge_index: Tensor) -> EdgeShares | None:
         return None
     same = [(y[low] == y[high]).double() for low, high in pairs]
     before, after = (float(each.mean()) for each in same)
+    sentence = (
+        f"{after:.1%} of {len(same[1]):,} labelled pairs among the refined edges are of one class, "
+        f"against {before:.1%} of {len(same[0]):,} of the input's"
+    )
     sign = _sign_of_change(pairs, same, len(y), int(known.sum()))
-    return EdgeShares(before, after, (len(same[0]), len(same[1])), sign)
+    return Comparison(before, after, sign, sentence)
 
 
 def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels: int) -> int:
@@ -122,34 +123,3 @@ def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels:
     if abs(change) <= STANDARD_ERRORS * math.sqrt(p * (1 - p) * cases):
         return 0
     return 1 if change > 0 else -1
-
-
-def verdict_of(
-    edges: EdgeShares | None, right: Accuracies | None, *, whose: str = "", unknown: str
-) -> Verdict:
-    """Put both comparisons in one line, the decisive one first.
-
-    Args:
-        edges: Shares of edges.
-        right: Accuracies on the same nodes.
-        whose: Says what the accuracies are, as ``"new {} against {} of the old"``.
-        unknown: Why there is neither.
-    """
-    parts = []
-    if right is not None:
-        parts.append((right.sign, whose.format(f"{right.after:.1%}", f"{right.before:.1%}")))
-    if edges is not None:
-        before, after = edges.pairs
-        sentence = (
-            f"{edges.after:.1%} of {after:,} labelled pairs among the refined edges are of one "
-            f"class, against {edges.before:.1%} of {before:,} of the input's"
-        )
-        parts.append((edges.sign, sentence))
-    if not parts:
-        return Verdict(f"cannot tell: {unknown}", False)
-    signs = {sign for sign, _ in parts}
-    word = "better" if 1 in signs else "worse" if -1 in signs else "no clear difference"
-    if {1, -1} <= signs:
-        word = "better in one way and worse in another"
-    parts.sort(key=lambda part: part[0], reverse=1 in signs)
-    return Verdict(f"{word}: {'; '.join(words for _, words in parts)}", word == "worse")

@@ -63,7 +63,7 @@ def test_a_page_loads_nothing_runs_nothing_and_escapes_names(pages, kind):
 def test_an_explanation_has_every_number(pages, explanations, kind):
     why, text = explanations[kind], Page(pages[kind].read_text()).text
     assert why.title in text
-    assert why.summary() in text
+    assert why.answer in text
     for one in why.contributions:
         assert str(one.name) in text
         assert amount(one.value) in text

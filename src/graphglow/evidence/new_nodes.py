@@ -283,12 +283,14 @@ class _Insertion:
         self._community("community_f", rows, frozen.strength)
         known, update = replace(frozen.known, graph=self.graph), frozen.refined.update
         final = replace(final, known=known, channels=self.channels)
+        shares = frozen.refined.shares
         assert update is not None
+        assert shares is not None
         logits = [
             answer(self.learner.predictor, *final.inputs(some), update[0])
             for some in self._blocks()
         ]
-        return (torch.cat(logits) + self.prior.log()).softmax(1)
+        return (torch.cat(logits) + shares.log()).softmax(1)
 
     def _candidates(self, round_: int, known: NewEdges) -> NewEdges:
         """Pairs of new and old nodes that are looked at; ``known`` ones are among them."""

@@ -4,7 +4,8 @@ Channels are closed forms with exact leave-one-out predictions, so every label t
 judges them at once. The vote (:class:`graphglow.evidence.votes.Voter`) gives each channel a weight
 at each node, by the channel's record on this graph. Then the labels of this graph move the weights
 by as much as their leave-one-out log-loss asks for, against a normal prior around what is frozen:
-few labels move them hardly at all, many as they like.
+few labels move them hardly at all, many as they like. Last, where labels were drawn evenly over
+the classes, the class shares of the graph are estimated from the predictions themselves.
 """
 
 from dataclasses import dataclass
@@ -39,8 +40,11 @@ CHANNELS = (*VOTERS, *FINAL_CHANNELS)
 PPR_STEPS, PPR_TELEPORT = 8, 0.1
 AT_ONCE = 2**18  # classes of nodes that are answered at once
 FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels
-WEIGHT_PRECISION, SCALE_PRECISION = 100.0, 10.0
+WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
 """Of the normal priors around the frozen weights, and around their common factor."""
+EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 20, 0.2
+"""Below which chance of equal counts labels count as drawn evenly over classes; steps of EM; and
+how much the labels' shares count against all nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +126,33 @@ def predict_classes(predictor: Voter, final: FinalRound) -> Channel:
     logits = []
     for some in torch.split(every, max(1, AT_ONCE // len(graph.seen))):
         logits.append(answer(predictor, *final.inputs(some), update[fold[some]]))
-    probabilities = (torch.cat(logits) + graph.prior.log()).softmax(1)
+    shares = class_shares(graph, torch.cat(logits))
+    probabilities = (torch.cat(logits) + shares.log()).softmax(1)
     scores = leave_one_out_scores(graph, probabilities)
-    return Channel(probabilities, scores, chosen={"update": update})
+    return Channel(probabilities, scores, chosen={"update": update, "shares": shares})
+
+
+def class_shares(graph: Graph, logits: Tensor) -> Tensor:
+    """Estimate the share of each class among all nodes.
+
+    Labels drawn at random have the shares of the graph. If their counts are more equal than chance
+    would make them (chi-squared below its 5 % quantile), so many were drawn of each class, and the
+    shares are those that the predictions of all nodes agree with: EM for a shift of the class
+    distribution (Saerens, Latinne and Decaestecker, 2002), held back by the labels' shares.
+
+    Shapes:
+        logits [N, C] over the labels' shares -> [C]
+    """
+    mean = graph.counts.mean()
+    spread = (graph.counts - mean).square().sum() / mean
+    freedom = torch.full_like(spread, (len(graph.counts) - 1) / 2)
+    if float(torch.special.gammainc(freedom, spread / 2)) >= EVEN:
+        return graph.prior
+    shares = graph.prior
+    for _ in range(SHARE_STEPS):
+        found = (logits + shares.log()).softmax(1).mean(0)
+        shares = (found + SHARE_PRIOR * graph.prior) / (1 + SHARE_PRIOR)
+    return shares
 
 
 def folds(graph: Graph) -> Tensor:

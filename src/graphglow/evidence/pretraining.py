@@ -179,7 +179,11 @@ class PairBatch:
 
 @dataclass(frozen=True, eq=False)
 class ClassBatch:
-    """Nodes of an episode. Shapes: odds [K, C, V], trust [K, V, T], log_prior [C], truth [K]."""
+    """Nodes of an episode, and the true class shares, which a prediction has to estimate.
+
+    Shapes:
+        odds [K, C, V], trust [K, V, T], log_prior [C], truth [K]
+    """
 
     fold: int
     odds: Tensor
@@ -246,12 +250,13 @@ class EpisodeSampler:
         nodes = (truth >= 0).nonzero()[:, 0]
         if len(nodes) == 0:
             return []
+        shares = truth[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
         some = nodes[self._some(len(nodes), self.config.nodes)]
         if isinstance(known, GraphEvidence):
             odds, trust = vote_inputs(known, some)
         else:
             odds, trust = known.inputs(some)
-        return [ClassBatch(fold, odds, trust, graph.prior.log(), truth[some])]
+        return [ClassBatch(fold, odds, trust, shares.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)

@@ -65,6 +65,8 @@ class RefinedGraph:
     """What the predictor read; None without two classes."""
     update: Tensor | None = None
     """What this graph's labels change in the predictor's weights: [1 + folds, V + 1]."""
+    shares: Tensor | None = None
+    """Estimated share of each class that has a label, among all nodes: [C]."""
 
     @property
     def graph(self) -> Graph:
@@ -215,6 +217,7 @@ def with_prediction(refined: RefinedGraph) -> RefinedGraph:
         probabilities=_all_classes(known.graph, answer.probabilities),
         final=final,
         update=answer.chosen["update"],
+        shares=answer.chosen["shares"],
     )
 
 

@@ -34,11 +34,6 @@ class RunsConfig:
     """The first of these seeds."""
     epochs: int | None = None
     """Training epochs on the target; None takes each method's own number."""
-    patience: int | None = None
-    """End a run after this many epochs without a better validation score; None takes each
-    method's own."""
-    pretrain_epochs: int | None = None
-    """Most epochs on one source in one visit of the paper's pre-training; None: 80."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one; on Ray, cuda asks for a GPU a run."""
     workers: int | None = None
@@ -52,7 +47,7 @@ class RunsConfig:
 
     def __post_init__(self) -> None:
         at_least("seed", self.seed, 0)
-        for name in ("seeds", "epochs", "patience", "pretrain_epochs", "workers"):
+        for name in ("seeds", "epochs", "workers"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         one_of("device", self.device, get_args(Device))

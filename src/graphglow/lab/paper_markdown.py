@@ -112,16 +112,18 @@ def _paper(score: CellScore) -> str:
 
 
 def _ablation(scores: list[CellScore]) -> str:
+    """Write accuracy, and points more or less than the whole method."""
     whole = {score.cell.target: score.mean for score in scores if score.cell.line == "full"}
 
     def lost(score: CellScore) -> str:
-        mean = whole.get(score.cell.target)
-        if score.cell.line == "full" or mean is None or score.mean is None:
+        line, target = score.cell.line, score.cell.target
+        mean = whole.get(target)
+        if line == "full" or mean is None or score.mean is None:
             return ""
-        known = score.cell.line == "no-iteration"
-        figure = paper.LOST_WITHOUT_ITERATION.get(score.cell.target) if known else None
         text = f"{100 * score.mean - 100 * mean:+.1f}"
-        return text + (f"; paper {-100 * figure:+.1f}" if figure else "")
+        if line == "no-iteration" and target in paper.LOST_WITHOUT_ITERATION:
+            text += f"; paper {-100 * paper.LOST_WITHOUT_ITERATION[target]:+.1f}"
+        return text
 
     return _grid("variant", scores, beside=lost)
 

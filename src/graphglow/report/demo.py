@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.demo import LABELS, METHODS, DemoResult, Neighbourhood, gains, summarise
-from graphglow.report.page import percent, signed, write_page
+from graphglow.report.page import in_percent, signed, write_page
 
 COLOURS = ("#3f8fe0", "#d97706", "#12a594", "#a06bf0", "#e0538a", "#6a9e2d", "#a5734f")
 """Of classes, readable on light and dark."""
@@ -35,11 +35,9 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
 def write_picture(result: DemoResult, path: str | Path) -> None:
     """Write the neighbourhood before and after as one SVG, with its numbers; an old one goes."""
     lines = summarise(result.rows)[result.refined.target]
-    before, after = (lines[name].mean for name in ("gcn", "predict"))
-    accuracy = {
-        "before": f"GCN {percent(before)} right",
-        "after": f"predict {percent(after)} right",
-    }
+    gcn, predict = (lines[name].mean for name in ("gcn", "predict"))
+    before, after = f"GCN {in_percent(gcn)} right", f"predict {in_percent(predict)} right"
+    accuracy = {"before": before, "after": after}
     write_page(path, "before_after.svg.j2", accuracy=accuracy, **_drawing(result))
 
 
@@ -65,21 +63,18 @@ def places(around: Neighbourhood) -> list[tuple[float, float]]:
 
 
 def headline(result: DemoResult) -> list[str]:
-    """What predict gains over others and over itself untrained, whatever it is: two sentences."""
-    found = gains(result.rows)
-    said = []
-    for who, over in (
-        (
-            "the best of GCN, a bag of five and logistic regression",
-            [g for g in found if g.control != "untrained"],
-        ),
-        ("the same network never trained", [g for g in found if g.control == "untrained"]),
+    """What predict gains over others, and over itself untrained: at most two sentences."""
+    sentences, found = [], gains(result.rows)
+    for who, untrained in (
+        ("the best of GCN, a bag of five and logistic regression", False),
+        ("the same network never trained", True),
     ):
+        over = [gain for gain in found if (gain.control == "untrained") == untrained]
         parts = [f"{signed(gain.difference)} points on {gain.target}" for gain in over]
         ahead = sum(gain.difference > 0 and gain.beyond_chance for gain in over)
         if over:
-            said.append(
-                f"predict over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
-                f"{len(over)} targets."
+            sentences.append(
+                f"predict over {who}: {', '.join(parts)}; beyond chance on {ahead} of {len(over)} "
+                "targets."
             )
-    return said
+    return sentences

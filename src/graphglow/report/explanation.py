@@ -9,12 +9,8 @@ from graphglow.report.pair import picture
 
 def write_explanation(why: Explanation, path: str | Path) -> None:
     """Write a self-contained page; ``why.write("why.html")`` is the same."""
-    plain = {name: v for name, v in why.facts.items() if not isinstance(v, dict | list)}
+    facts = {name: value for name, value in why.facts.items() if not isinstance(value, dict | list)}
+    rows = why.to_frame().astype(object).to_dict("records")
     write_page(
-        path,
-        "explanation.html.j2",
-        title=why.title,
-        facts=plain,
-        rows=why.to_frame().astype(object).to_dict("records"),
-        picture=picture(why),
+        path, "explanation.html.j2", title=why.title, facts=facts, rows=rows, picture=picture(why)
     )

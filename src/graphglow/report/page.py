@@ -30,7 +30,7 @@ def write_page(path: str | Path, template: str, **values: Any) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "signed": signed, "amount": amount, "cell": cell}
+    environment.filters |= {"percent": in_percent, "signed": signed, "amount": amount, "cell": cell}
     page = environment.get_template(template).render(
         generator=f"{GENERATOR} {__version__}",
         style=Markup((FOLDER / "style.css").read_text()),
@@ -50,7 +50,7 @@ def is_report(path: str | Path) -> bool:
     return f'<meta name="generator" content="{GENERATOR}'.encode() in head
 
 
-def percent(share: float | None) -> str:
+def in_percent(share: float | None) -> str:
     return "-" if share is None or math.isnan(share) else f"{100 * share:.1f} %"
 
 

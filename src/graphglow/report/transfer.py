@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphglow.gnn.train import Epoch
 from graphglow.graph.graph import undirected_edges
@@ -16,9 +15,10 @@ from graphglow.result import TransferResult
 TOP_K = 16
 """Strongest incoming edges of each node that make up the learned graph."""
 LARGEST_REFINED = 20_000
-"""Nodes; the learned graph of the paper's learner takes O(N^2 P), too long for a page beyond."""
+"""Nodes; beyond, the learned graph of the paper's learner, in O(N^2 P), takes too long."""
 LISTED = 25
 WIDTH, HEIGHT = 640, 160
+SHOWN = ("balanced_accuracy", "f1_macro", "auroc", "calibration_error")
 
 
 def write_transfers(
@@ -34,66 +34,40 @@ def write_transfers(
 
 
 def _shown(result: TransferResult) -> dict[str, Any]:
-    """What the page shows of a transfer."""
-    data, y = result.data, result.data.y
-    names = class_names(data, max(result.graph.num_classes, int(y.max()) + 1))
-    edges = {"input graph": _pairs(data.edge_index, data.get("edge_weight"), len(y))}
-    if len(y) <= LARGEST_REFINED:
+    data, nodes = result.data, result.graph.num_nodes
+    edges = {"input graph": undirected_edges(data.edge_index, data.get("edge_weight"), nodes)}
+    if nodes <= LARGEST_REFINED:
         learned = result.refined_graph(TOP_K, self_loops=False)
-        edges["learned graph"] = _pairs(learned.edge_index, learned.edge_weight, len(y))
-    by_class = [
-        {"class": name, **{graph: _within(y, found, c) for graph, found in edges.items()}}
-        for c, name in enumerate(names)
-    ]
-    facts = result.summary()
-    metrics = result.metrics() or {}
-    for name in ("balanced_accuracy", "f1_macro", "auroc", "calibration_error"):
-        facts[name] = metrics.get(name)
-    graphs = [
-        {"graph": name, "pairs": len(found[0]), "of one class": _within(y, found)}
-        for name, found in edges.items()
-    ]
+        found = undirected_edges(learned.edge_index, learned.edge_weight, nodes)
+        edges["learned graph"] = found
+    metrics, facts = result.metrics() or {}, result.summary()
+    facts |= {name: metrics.get(name) for name in SHOWN}
+    graphs = []
+    for name, (low, high, _) in edges.items():
+        known = (data.y[low] >= 0) & (data.y[high] >= 0)
+        same = (data.y[low] == data.y[high])[known].double().mean()
+        graphs.append({"graph": name, "pairs": len(low), "of one class": float(same)})
     return {
         "verdict": facts.pop("verdict"),
+        "learner": repr(result.learner),
         "facts": facts,
         "graphs": graphs,
-        "by_class": by_class if len(edges) > 1 else [],
-        "new": _new_pairs(result, edges, names),
+        "new": _new_pairs(result, *edges.values()) if len(edges) == 2 else [],
         "classes": metrics.get("classes", []),
         "confusion": metrics.get("confusion", []),
         "history": training_lines(result.history, result.best_epoch),
     }
 
 
-def _pairs(edge_index: Tensor, weight: Tensor | None, nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Each pair of different nodes once: low, high, weight."""
-    given = torch.ones(edge_index.shape[1]) if weight is None else weight
-    low, high, strength = undirected_edges(edge_index, given, nodes)
-    assert strength is not None
-    return low.long(), high.long(), strength
-
-
-def _within(y: Tensor, pairs: tuple[Tensor, ...], label: int | None = None) -> float | None:
-    """The share of labelled pairs, or of those with an end in a class, that are of one class."""
-    one, other = y[pairs[0]], y[pairs[1]]
-    counted = (one >= 0) & (other >= 0)
-    if label is not None:
-        counted = counted & ((one == label) | (other == label))
-    return float((one == other)[counted].double().mean()) if bool(counted.any()) else None
-
-
 def _new_pairs(
-    result: TransferResult, edges: dict[str, tuple[Tensor, Tensor, Tensor]], names: list[str]
+    result: TransferResult, given: Sequence[Any], learned: Sequence[Any]
 ) -> list[dict[str, Any]]:
     """The strongest learned pairs that the input does not join, as rows of a table."""
-    if "learned graph" not in edges:
-        return []
-    nodes, y = result.graph.num_nodes, result.data.y
-    given, learned = (low * nodes + high for low, high, _ in edges.values())
-    low, high, weight = edges["learned graph"]
-    new = (~torch.isin(learned, given)).nonzero()[:, 0]
-    new = new[weight[new].argsort(descending=True, stable=True)][:LISTED]
+    (low, high, weight), nodes, y = learned, result.graph.num_nodes, result.data.y
+    new = ~torch.isin(low.long() * nodes + high, given[0].long() * nodes + given[1])
+    order = weight.argsort(descending=True, stable=True)
     ids = own_ids(result.data, nodes)
+    names = class_names(result.data, int(y.max()) + 1)
     known = [names[c] if c >= 0 else None for c in y.tolist()]
     return [
         {
@@ -103,7 +77,8 @@ def _new_pairs(
             "its class": known[v],
             "weight": float(weight[k]),
         }
-        for k, u, v in zip(new.tolist(), low[new].tolist(), high[new].tolist(), strict=True)
+        for k in order[new[order]][:LISTED].tolist()
+        for u, v in [(int(low[k]), int(high[k]))]
     ]
 
 
