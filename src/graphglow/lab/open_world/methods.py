@@ -30,7 +30,7 @@ from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
 
-NAMES = {
+METHOD_TITLES = {
     "gcn": "GCN",
     "mlp": "MLP",
     "linkx": "LINKX",
@@ -124,7 +124,7 @@ def run_method(
     device: Device = "auto",
     learner: LearnerName = UNIVERSAL,
 ) -> Entry:
-    """Run one of :data:`NAMES` on a graph with features, training and validation nodes.
+    """Run one of :data:`METHOD_TITLES` on a graph with features, training and validation nodes.
 
     Where features say nothing, GNNs, ours too, read columns that tell nodes apart, which is the
     most that they can be given.
