@@ -5,7 +5,7 @@ Tuned settings are in results/settings.json; ``benchmarks/search.py`` finds them
     {"gcn": {"cora": {"dropout": 0.5, "hidden": 64}},
      "graphglow": {"reed98": {"pretrain": {"episodes": 2}, "transfer": {"dropout": 0.2}}}}
 
-Settings of graphglow depend on its sources too: those for given sources stand under
+ConfigType of graphglow depend on its sources too: those for given sources stand under
 ``target < source+source``, the latest ones under the target alone.
 """
 
@@ -20,8 +20,8 @@ from graphglow.errors import InputError
 from graphglow.settings import Device
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Settings by method and target."""
-Settings = TypeVar("Settings")
+"""ConfigType by method and target."""
+ConfigType = TypeVar("ConfigType")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def config_of(kind: type[Settings], given: Mapping[str, Any], **fixed: Any) -> Settings:
+def config_of(kind: type[ConfigType], given: Mapping[str, Any], **fixed: Any) -> ConfigType:
     """Build a config from settings of the file; ``fixed`` ones go before them.
 
     Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.

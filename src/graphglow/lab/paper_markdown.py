@@ -77,7 +77,7 @@ def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
     scores = cell_scores(name, rows, tuned)
     if not scores:
         return NO_ROWS
-    table = WRITERS[name](scores) if name in WRITERS else _grid("method", scores, beside=_paper)
+    table = TABLE_WRITERS.get(name, _methods)(scores)
     notes = [ALONE] * any(s.alone for s in scores) + [OUTDATED] * any(s.outdated for s in scores)
     return table + "".join(f"\n- {sentence}" for sentence in notes) + "\n" * bool(notes)
 
@@ -105,10 +105,14 @@ def _grid(
     return markdown([first, *columns], body)
 
 
-def _paper(score: CellScore) -> str:
-    """Return the paper's figure."""
-    figure = score.cell.paper
-    return "" if figure is None else f"paper {100 * figure[0]:.1f}"
+def _methods(scores: list[CellScore]) -> str:
+    """Write accuracy by method and graph, beside the paper's figure."""
+
+    def printed(score: CellScore) -> str:
+        figure = score.cell.paper
+        return "" if figure is None else f"paper {100 * figure[0]:.1f}"
+
+    return _grid("method", scores, beside=printed)
 
 
 def _ablation(scores: list[CellScore]) -> str:
@@ -183,7 +187,7 @@ def _homophily(scores: list[CellScore]) -> str:
     return markdown([*titles, "to pivots, before training", "after"], lines)
 
 
-WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
+TABLE_WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
     "time": _time,
     "ablation": _ablation,
     "edges": _edges,
