@@ -44,7 +44,7 @@ from graphglow.graph.load import data_folder
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import (
     HIDDEN,
-    accuracy,
+    accuracy_on,
     predict_pool,
     refine_pool,
     run_method,
@@ -298,7 +298,7 @@ def graphany(asked: Asked) -> Iterator[Row]:
             seconds = time.perf_counter() - began
             yield {
                 "target": target.name, "seed": seed, "method": "predict", "seconds": seconds,
-                "accuracy": accuracy(found, one, one.test_mask),
+                "accuracy": accuracy_on(found, one, one.test_mask),
                 "node4all": frozen, "best_tuned": tuned,
             }  # fmt: skip
 
@@ -375,7 +375,7 @@ def loo(asked: Asked) -> Iterator[Row]:
                     continue
                 given = {"seed": seed, "device": asked.device, "learner": asked.learner(target)}
                 entry = run_method("predict", data, **given)
-                test = accuracy(entry.scores, data, data.test_mask)
+                test = accuracy_on(entry.scores, data, data.test_mask)
                 enough = entry.metrics["labels"] >= 20 * entry.metrics["classes"]
                 off = abs(test - entry.estimate)
                 yield {

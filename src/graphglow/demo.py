@@ -27,7 +27,7 @@ from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import (
     METHOD_TITLES,
-    accuracy,
+    accuracy_on,
     bag,
     predict_pool,
     untrained_like,
@@ -141,7 +141,7 @@ def run_demo(
             start = time.perf_counter()
             scores = node_scores(method, data, gcn, own_seed, device)
             seconds = time.perf_counter() - start
-            right = accuracy(scores, data, data.test_mask)
+            right = accuracy_on(scores, data, data.test_mask)
             rows.append(Row(target.name, method, own_seed, right, seconds))
     second = targets[1]
     own_edges = load_graph(second.graph).edge_index

@@ -25,7 +25,7 @@ def test_a_method_scores_every_node_and_judges_itself(name):
     assert entry.scores.shape == (40, 3)
     assert entry.seconds > 0
     judged = methods.judged_nodes(name, data)
-    assert entry.estimate == methods.accuracy(entry.scores, data, judged)
+    assert entry.estimate == methods.accuracy_on(entry.scores, data, judged)
     assert torch.equal(judged, data.val_mask) == (name not in methods.POOL)
 
 

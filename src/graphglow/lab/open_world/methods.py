@@ -106,7 +106,7 @@ def judged_nodes(method: str, data: Data) -> Tensor:
     return labelled
 
 
-def accuracy(scores: Tensor, data: Data, nodes: Tensor) -> float:
+def accuracy_on(scores: Tensor, data: Data, nodes: Tensor) -> float:
     """Return the share of nodes [N] of bool whose class scores highest."""
     return float((scores.argmax(1) == data.y)[nodes].double().mean())
 
@@ -138,7 +138,7 @@ def run_method(
         columns = with_columns(data, seed) if lacks_features(data) else data
         scores = _trained(method, columns, seed, device, learner)
     seconds = time.perf_counter() - began
-    estimate = accuracy(scores, data, judged_nodes(method, data))
+    estimate = accuracy_on(scores, data, judged_nodes(method, data))
     return Entry(scores, seconds, estimate, measured(method, scores, data))
 
 

@@ -24,7 +24,7 @@ from graphglow.lab.open_world.methods import (
     NEED_FEATURES,
     NEED_LEARNER,
     POOL,
-    accuracy,
+    accuracy_on,
     lacks_features,
     run_method,
     settings_of,
@@ -153,7 +153,7 @@ def _measure(known: tuple[Path, Device], run: SuiteRun) -> Row | None:
         return None
     entry = run_method(run.method, data, seed=run.seed, device=device, learner=run.learner)
     return {
-        "test_accuracy": accuracy(entry.scores, data, data.test_mask),
+        "test_accuracy": accuracy_on(entry.scores, data, data.test_mask),
         "val_accuracy": entry.estimate,
         "total_seconds": entry.seconds,
         "device": device,
