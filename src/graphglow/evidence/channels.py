@@ -123,7 +123,7 @@ def community_channel(graph: Graph, members: list[Tensor]) -> Channel:
     one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
     pseudo = constant(COMMUNITY_PSEUDO, graph.device)[:, None, None]
     channels = []
-    for number, member in enumerate(members):
+    for member in members:
         counts = graph.prior.new_zeros(int(member.max()) + 1, len(graph.seen))
         counts.index_add_(0, member[graph.labelled], one_hot)
         near = counts[member]
@@ -138,9 +138,7 @@ def community_channel(graph: Graph, members: list[Tensor]) -> Channel:
 
         cost = log_loss(graph, tried, len(pseudo))
         best = int(cost.argmin())
-        chosen = {"member": member, "partition": torch.tensor(number),
-                  "pseudo": torch.tensor(COMMUNITY_PSEUDO[best])}  # fmt: skip
-        channels.append(_channel(graph, shares(slice(None))[best], chosen=chosen))
+        channels.append(_channel(graph, shares(slice(None))[best]))
     return best_channel(channels)
 
 
