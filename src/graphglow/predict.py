@@ -19,9 +19,8 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, number, one_of
 from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
-from graphglow.evidence.frozen import FrozenGraph
+from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
@@ -191,8 +190,7 @@ class Prediction:
         """Class probabilities of nodes that were not in the graph: [M, C].
 
         They are answered from their neighbours' views and the stored solutions, in milliseconds;
-        nothing of the old nodes changes. That is exact for a node that changes nothing, such as
-        a copy of an unlabelled one.
+        nothing of the old nodes changes. A copy of an unlabelled node is answered as that node.
 
         Args:
             x: Their features, one row each, with the columns of the graph; without features, a

@@ -32,7 +32,7 @@ def check_graph(
     Completed means: float32 features, one column of ones where there are none, int64 labels and
     edges, a kNN graph over the features where there are no edges, both directions of every edge, of
     which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
-    class. Edges that came in one direction stay so in ``directed_edge_index``,
+    class. Edges given in one direction are kept in ``directed_edge_index``,
     ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A graph
     that has passed, and has not changed since, is not looked at again.
 

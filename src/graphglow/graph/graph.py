@@ -234,7 +234,7 @@ def training_graph(data: Data) -> Graph:
 
 
 def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
-    """Take from a ``Data`` what it has; ``x``, ``edge_index``, ``y`` and masks may be absent.
+    """Turn a ``Data`` into a :class:`Graph`; ``x``, ``edge_index``, ``y`` and masks may be absent.
 
     Without a ``train_mask`` every node with a label is a training node.
     """

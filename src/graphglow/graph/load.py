@@ -90,8 +90,8 @@ def load_graph(
         A new ``Data`` with ``x``, ``y``, ``edge_index``, ``train_mask``, ``val_mask``,
         ``test_mask``, ``name``, ``class_names`` (text), ``split`` (``public``, ``own``,
         ``file:PATH`` or ``random seed K``) and, where the source has them, ``edge_weight`` and
-        ``node_id``. Every edge stands in both directions; edges that came in one stay so in
-        ``directed_edge_index``, and ``directed_edge_weight``.
+        ``node_id``. Every edge comes in both directions; edges given in one are kept in
+        ``directed_edge_index`` and ``directed_edge_weight``.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
@@ -134,7 +134,7 @@ def load_graph(
 
 
 def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
-    """Return a ``Data`` as it is, anything else by :func:`load_graph`; warn of leaks.
+    """Return a ``Data`` as it is, anything else by :func:`load_graph`.
 
     With ``split`` one is drawn where there are labels and no mask, with a warning.
     """
@@ -157,7 +157,7 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
 
 
 def warn_of_drawn_split(data: Data) -> None:
-    """Say which nodes were drawn for what, if they were."""
+    """Warn that a split was drawn, if it was."""
     if str(data.get("split", "")).startswith("random") and bool(data.train_mask.any()):
         train, val, test = (int(data[name].sum()) for name in MASKS)
         warn(
@@ -167,7 +167,7 @@ def warn_of_drawn_split(data: Data) -> None:
 
 
 def without_drawn_split(data: Data) -> Data:
-    """The graph less a split that it did not bring along: then every label is given."""
+    """Drop a split that was drawn: then every label may be read."""
     if str(data.get("split", "")).startswith("random"):
         for name in (*MASKS, "split"):
             data.pop(name, None)
@@ -175,7 +175,7 @@ def without_drawn_split(data: Data) -> Data:
 
 
 def warn_of_made_edges(data: Data) -> None:
-    """Say that edges were made, if they were."""
+    """Warn that edges join nearest neighbours because none were given."""
     if data.get("knn_graph"):
         warn(f"{data.name} has no edges of its own: those between nearest neighbours stand in")
 
@@ -263,11 +263,11 @@ def check_source(source: str) -> None:
 def describe(data: Any) -> dict[str, Any]:
     """Count nodes, edges, degrees and classes, and say how alike neighbours are.
 
-    ``edges`` counts each undirected edge once, and no self-loop, as all counts for people do.
-    ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
-    are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
-    Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
-    such nodes or they have one class.
+    ``edges`` counts each undirected edge once, and no self-loop. ``homophily`` is the share of
+    edges within a class; ``homophily_over_chance`` is 0 where classes are joined as chance would
+    and 1 where all edges are within (class-insensitive edge homophily). Both are over all nodes
+    whose label is known, test nodes too, and None where no edge joins two such nodes or they have
+    one class.
 
     Args:
         data: A ``Data``, or anything else that :func:`graphglow.load_graph` takes.
@@ -277,8 +277,8 @@ def describe(data: Any) -> dict[str, Any]:
     y, known = graph.y, graph.y >= 0
     pairs = torch.stack([graph.links.col, entries(graph.links)[0].int()]).long()
     among, _ = subgraph(known, pairs, relabel_nodes=True, num_nodes=graph.num_nodes)
-    alike = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
-    told = among.numel() > 0 and int(y[known].min()) < int(y[known].max())
+    methods = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
+    comparable = among.numel() > 0 and int(y[known].min()) < int(y[known].max())
     names = own_classes(data, int(y.max()) + 1)
     x = data.get("x")
     return {
@@ -297,7 +297,7 @@ def describe(data: Any) -> dict[str, Any]:
             connected_components(to_scipy_sparse_matrix(pairs, num_nodes=graph.num_nodes))[0]
         ),
         **{
-            name: float(homophily(among, y[known], method=method)) if told else None
-            for name, method in alike.items()
+            name: float(homophily(among, y[known], method=method)) if comparable else None
+            for name, method in methods.items()
         },
     }

@@ -46,7 +46,7 @@ def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Te
 
 
 def _shuffled(y: Tensor, seed: int) -> Tensor:
-    """The labelled nodes, in an order that the seed says."""
+    """The labelled nodes, in random order."""
     labelled, seed = (y >= 0).nonzero()[:, 0], at_least("the seed of a split", seed, 0)
     return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
 
