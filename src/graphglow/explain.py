@@ -31,7 +31,7 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import CHANNELS, FinalRound, folds
+from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, FinalRound, folds
 from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
 from graphglow.gnn import backbones_that
@@ -45,7 +45,7 @@ from graphglow.graph.write import (
 )
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.messages import Messages, to_scipy
-from graphglow.predict import CHANNEL_NAMES, run_frozen
+from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.refine import chosen
 
