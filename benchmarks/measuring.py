@@ -1,4 +1,4 @@
-"""Time and memory of whole jobs: rows of bench_refine, bench_ray, bench_epoch and bench_scale.
+"""Time and memory of whole jobs: rows of bench_refine, ray, bench_epoch and bench_scale.
 
     python benchmarks/measuring.py refine audit --targets cora --nodes 100000 --device cuda
     python benchmarks/measuring.py refine --nodes 100000 --device cpu --workers 1 2 4
@@ -86,9 +86,8 @@ def whole_jobs(part: str, args: argparse.Namespace, device: torch.device) -> Ite
         data = load_graph(target, data_root=args.data_root) if named else random_graph(target)
         for workers in args.workers or [1]:
             row = timed(lambda one, n=workers: step(one, n), data, device, args.repeats)
-            where = {"workers": workers, "where": "one process" if workers == 1 else "Ray"}
-            shown = where if args.workers else {}
-            yield {"target": str(target), "part": part, "stage": "all"} | row | shown
+            row |= {"workers": workers} if args.workers else {}
+            yield {"target": str(target), "part": part, "stage": "all"} | row
 
 
 def epochs(data: Data, args: argparse.Namespace) -> Row:
@@ -113,7 +112,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="+", choices=("refine", "audit", "epoch"))
     parser.add_argument("--targets", nargs="*", default=[])
     parser.add_argument("--nodes", type=int, nargs="*", default=[], help="of random graphs")
-    parser.add_argument("--workers", type=int, nargs="*", help="rows of bench_ray")
+    parser.add_argument("--workers", type=int, nargs="*", help="rows of ray.jsonl")
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--pivots", type=int, default=1000)
     parser.add_argument("--refinements", type=int, default=10)
@@ -125,7 +124,7 @@ def main() -> None:
     device, root = resolve_device(args.device), data_folder(args.data_root)
     for part in args.parts:
         if part != "epoch":
-            file = "bench_ray.jsonl" if args.workers else "bench_refine.jsonl"
+            file = "ray.jsonl" if args.workers else "bench_refine.jsonl"
             write_rows(args.out / file, part, device, whole_jobs(part, args, device))
             continue
         named = ({"target": t} | epochs(load_with_split(t, root), args) for t in args.targets)

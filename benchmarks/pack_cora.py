@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from graphglow.graph.datasets import CORA, read_planetoid
+from graphglow.graph.datasets import CORA, read_raw
 from graphglow.graph.split import MASKS, SPLITS
 from graphglow.storage import atomic_path
 
@@ -17,7 +17,7 @@ from graphglow.storage import atomic_path
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-root", type=Path, default=Path("data"))
-    data = read_planetoid("cora", parser.parse_args().data_root)
+    data = read_raw("cora", "citation", parser.parse_args().data_root)
     ones = np.ones(data.edge_index.shape[1], np.uint8)
     nodes = data.num_nodes
     matrices = {

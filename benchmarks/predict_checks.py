@@ -44,7 +44,7 @@ from graphglow.graph.load import data_folder
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import (
     HIDDEN,
-    accuracy,
+    accuracy_on,
     predict_pool,
     refine_pool,
     run_method,
@@ -54,7 +54,7 @@ from graphglow.lab.open_world.methods import (
 from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
 from graphglow.lab.row_files import provenance
 from graphglow.pretrained import UNIVERSAL, evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 from graphglow.storage import append_line
 from measuring import random_graph
 
@@ -298,7 +298,7 @@ def graphany(asked: Asked) -> Iterator[Row]:
             seconds = time.perf_counter() - began
             yield {
                 "target": target.name, "seed": seed, "method": "predict", "seconds": seconds,
-                "accuracy": accuracy(found, one, one.test_mask),
+                "accuracy": accuracy_on(found, one, one.test_mask),
                 "node4all": frozen, "best_tuned": tuned,
             }  # fmt: skip
 
@@ -350,7 +350,7 @@ def seeds(asked: Asked) -> Iterator[Row]:
         for seed in range(1 + (asked.seeds or 2)):
             made = refine_pool(data, learner, seed=seed, device=asked.device)
             assert made.probabilities is not None
-            kept = chosen(made, None, 0.0, add=True, drop=True)
+            kept = choose_edges(made)
             ends = kept.pairs[:, kept.edges]
             found = made.probabilities.argmax(1), ends[0] * made.num_nodes + ends[1]
             if first is None:
@@ -375,7 +375,7 @@ def loo(asked: Asked) -> Iterator[Row]:
                     continue
                 given = {"seed": seed, "device": asked.device, "learner": asked.learner(target)}
                 entry = run_method("predict", data, **given)
-                test = accuracy(entry.scores, data, data.test_mask)
+                test = accuracy_on(entry.scores, data, data.test_mask)
                 enough = entry.metrics["labels"] >= 20 * entry.metrics["classes"]
                 off = abs(test - entry.estimate)
                 yield {

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from graphglow.device import resolve_device
 from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.load import data_folder
-from graphglow.lab.open_world.methods import accuracy
+from graphglow.lab.open_world.methods import accuracy_on
 from graphglow.lab.open_world.targets import few_labels, find_targets
 from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
@@ -56,7 +56,11 @@ def check(name: str, seed: int, device: torch.device, root: Path) -> Iterator[Ro
             made = evidence_learner().refine(data, seed=seed, device=device)
         spent = {"cpu_seconds": time.process_time() - began, "search": made.search}
         assert made.probabilities is not None
-        yield facts | {"accuracy": accuracy(made.probabilities.cpu(), data, data.test_mask)} | spent
+        yield (
+            facts
+            | {"accuracy": accuracy_on(made.probabilities.cpu(), data, data.test_mask)}
+            | spent
+        )
     yield from (facts | row for row in recalls(zip(VIEWS, views, strict=True)))
 
 

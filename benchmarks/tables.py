@@ -275,36 +275,22 @@ def held_out() -> str:
 
 # Time and memory
 
-EPOCH = {
-    "target": "target", "nodes": "nodes", "edges": "edges", "pivots": "pivots",
-    "refinements": "refinements", "epoch_ms": "epoch ms", "epochs": "epochs",
-    "train_seconds": "all s", "peak_bytes": "peak MB",
+TITLES = {
+    "part": "", "target": "graph", "epoch_ms": "epoch ms", "train_seconds": "all s",
+    "peak_bytes": "peak MB",
 }  # fmt: skip
-SCALE = {
-    "nodes": "nodes", "edges": "edges", "pivots": "pivots", "refinements": "refinements",
-    "epoch_ms": "epoch ms", "peak_bytes": "peak MB",
-}  # fmt: skip
-MEASURED = {
-    "part": "", "target": "graph", "nodes": "nodes", "seconds": "seconds", "peak_bytes": "peak MB",
-}  # fmt: skip
-RAY = {
-    "part": "",
-    "nodes": "nodes",
-    "workers": "workers",
-    "where": "blocks in",
-    "seconds": "seconds",
-}
 MODEL = ("refinements", "pivots")
 USUAL = {"precision": "float32", "delta": "truncate", "backend": "auto", "stage": "all"}
 """Rows of other ways to compute, and of parts of a computation, are left out."""
 
 
-def speed_table(file: str, columns: dict[str, str], *case: str) -> str:
+def speed_table(file: str, case: Sequence[str], measured: Sequence[str]) -> str:
     """Write a line for each case; of several rows about one case on a device the newest counts."""
     rows = frame_of(file)
     if rows.empty:
         return NO_ROWS
-    rows = rows.reindex(columns=list(dict.fromkeys([*rows, *columns, *USUAL, *case])))
+    columns = [*case, *measured]
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows, *columns, *USUAL])))
     for name, value in USUAL.items():
         rows = rows[rows[name].isna() | (rows[name] == value)]
     rows = rows[rows["nodes"].notna()].drop_duplicates([*case, "device"], keep="last")
@@ -312,7 +298,7 @@ def speed_table(file: str, columns: dict[str, str], *case: str) -> str:
     lines = [
         [*(shown(name, row[name]) for name in columns), machine(row)] for _, row in rows.iterrows()
     ]
-    return markdown([*columns.values(), "on"], lines)
+    return markdown([*(TITLES.get(name, name) for name in columns), "on"], lines)
 
 
 def shown(name: str, value: Any) -> str:
@@ -407,10 +393,18 @@ TABLES: dict[str, Callable[[], str]] = {
     "main": main_table,
     "made": made,
     "held_out": held_out,
-    "measured": lambda: speed_table("bench_refine.jsonl", MEASURED, "part", "target"),
-    "ray": lambda: speed_table("bench_ray.jsonl", RAY, "part", "nodes", "workers", "where"),
-    "epoch": lambda: speed_table("bench_epoch.jsonl", EPOCH, "target", "epochs", *MODEL),
-    "scale": lambda: speed_table("bench_scale.jsonl", SCALE, "nodes", *MODEL),
+    "measured": lambda: speed_table(
+        "bench_refine.jsonl", ("part", "target", "nodes"), ("seconds", "peak_bytes")
+    ),
+    "ray": lambda: speed_table("ray.jsonl", ("part", "nodes", "workers"), ("seconds",)),
+    "epoch": lambda: speed_table(
+        "bench_epoch.jsonl",
+        ("target", "nodes", "edges", *MODEL, "epochs"),
+        ("epoch_ms", "train_seconds", "peak_bytes"),
+    ),
+    "scale": lambda: speed_table(
+        "bench_scale.jsonl", ("nodes", "edges", *MODEL), ("epoch_ms", "peak_bytes")
+    ),
     "audit": audit,
 }
 

@@ -53,24 +53,8 @@ def test_names_paths_and_objects_are_graphs(tmp_path):
 
 
 def test_what_is_no_graph_is_one_sentence():
-    doors = (
-        graphglow.transfer,
-        graphglow.refine,
-        lambda x: graphglow.fit("gcn", x),
-        lambda x: graphglow.explain_pair(x, 0, 1),
-    )
-    for use in doors:
-        for stranger in (None, 3, {"x": 1}):
-            with pytest.raises(graphglow.InputError, match=r"is no graph\. Give a name, a path"):
-                use(stranger)
+    for stranger in (None, 3, {"x": 1}):
+        with pytest.raises(graphglow.InputError, match=r"is no graph\. Give a name, a path"):
+            graphglow.transfer(stranger)
     with pytest.raises(graphglow.InputError, match="needs a list of source graphs; got a single"):
         graphglow.pretrain("wine")
-
-
-def test_learners_say_what_they_are():
-    assert repr(graphglow.load_learner("untrained")) == "EvidenceLearner(version 3; untrained)"
-    known = repr(graphglow.load_learner())
-    assert known.startswith("EvidenceLearner(version 3; trained on ")
-    assert known.endswith(" graphs: acm, airports-brazil, airports-europe, ..., 2026-11-18)")
-    paper = repr(graphglow.load_learner("paper"))
-    assert "trained on 7 graphs: cora, citeseer, pubmed, ..., 2026-" in paper

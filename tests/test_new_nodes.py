@@ -100,10 +100,8 @@ def test_features_are_scaled_as_in_training(result):
 @pytest.mark.parametrize(
     "kind",
     [
-        torch.Tensor.numpy,
         torch.Tensor.tolist,
         torch.Tensor.to_sparse,
-        torch.Tensor.double,
         lambda x: sp.csr_array(x.numpy()),
         lambda x: pd.DataFrame(x.numpy()),
     ],
@@ -174,17 +172,14 @@ X = torch.ones(2, 8)
     ("x", "edges", "more", "said"),
     [
         (torch.ones(2, 7), None, {}, r"the 8 columns of training; got shape \(2, 7\)"),
-        (torch.ones(8), None, {}, r"got shape \(8,\)"),
         (torch.full((2, 8), np.nan), None, {}, "x must be finite; got nan at node 40, column 0"),
         ([["a"] * 8], None, {}, "x must be an array of numbers; got"),
         (X, [[40], [42]], {}, r"must lie in \[0, 41\]; got 42"),
-        (X, [[-1], [40]], {}, r"got -1"),
         (X, [[3], [4]], {}, "each edge must have a new end, 40 or above; got 3 - 4"),
         (X, [[40.0], [1.0]], {}, "must hold integers; got torch.float64"),
         (X, [[40, 1, 2]], {}, r"edges must have shape \[2, E\]; got \(1, 3\)"),
         (X, [[40], [1]], {"edge_weight": [1, 2]}, "edge_weight must have one value per edge"),
         (X, [[40], [1]], {"edge_weight": [-1.0]}, "finite and non-negative"),
-        (X, [[40], [1]], {"edge_weight": [1e31]}, r"at most 1e\+30; got 1e\+31"),
         (X, None, {"edge_weight": [1.0]}, "must come with edges"),
         (X, None, {"node_id": ["a"]}, r"one id per new node \(2\); got 1"),
     ],

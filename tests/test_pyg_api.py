@@ -18,14 +18,12 @@ def data():
     return small_data()
 
 
-def refine(mode="replace", top_k=4, *, use_labels=None, **changes):
-    return RefineStructure(
-        learner(), mode, top_k, transfer_config(**changes), use_labels=use_labels
-    )
+def refine(mode="replace", top_k=4, **changes):
+    return RefineStructure(learner(), mode, top_k, transfer_config(**changes))
 
 
-def by_evidence(data, mode="replace", top_k=4, *, use_labels=None):
-    return RefineStructure("universal", mode, top_k, use_labels=use_labels)(data)
+def by_evidence(data, mode="replace", top_k=4, **options):
+    return RefineStructure("universal", mode, top_k, **options)(data)
 
 
 def without_labels(data):
@@ -141,11 +139,9 @@ def test_without_labels_or_split_features_and_edges_decide(data):
         given = data.clone()
         for name in drop:
             del given[name]
-        refined = by_evidence(given, use_labels=None if drop else False)
+        refined = by_evidence(given, use_labels=bool(drop))
         assert torch.equal(refined.edge_weight, expected.edge_weight)
         if drop:
-            with pytest.raises(InputError, match="use_labels=True needs labels"):
-                by_evidence(given, use_labels=True)
             with pytest.raises(InputError, match="take the learner universal"):
                 refine()(given)
 
@@ -198,7 +194,7 @@ def test_in_a_composition_and_in_words():
         ({"learner": "universe"}, "nearest: universal"),
         (
             {"learner": "paper", "mode": "augment", "config": transfer_config(input_weight=0.0)},
-            "input_weight above 0",
+            "count for nothing at input_weight 0",
         ),
     ],
 )

@@ -206,6 +206,15 @@ def test_a_worse_graph_is_said_once(wine, run, tmp_path):
         graphglow.refine(best, "untrained", top_k=60, device="cpu", drop=False)
 
 
+def test_most_edges_left_out_are_said(wine):
+    draw = torch.Generator().manual_seed(0)
+    edges = torch.randint(178, (2, 700), generator=draw)
+    given = Data(x=wine.x, y=wine.y, edge_index=edges, train_mask=wine.train_mask, split="given")
+    with pytest.warns(graphglow.InputWarning, match=r"\d+ of your \d+ edges are left out"):
+        made = graphglow.refine(given, device="cpu")
+    assert int(made.edge_in_input.sum()) < input_edges(given)
+
+
 def test_only_pruned_and_only_grown(wine):
     old = {tuple(pair) for pair in wine.edge_index.T.tolist() if pair[0] != pair[1]}
     pruned = graphglow.refine(wine, device="cpu", add=False)

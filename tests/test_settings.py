@@ -14,6 +14,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.settings import (
     BackboneName,
+    EvidencePretrainConfig,
     LearnerConfig,
     ObjectiveConfig,
     PaperConfig,
@@ -107,12 +108,16 @@ def test_a_learner_of_settings_that_contradict_each_other_is_refused(settings):
 
 
 def test_the_ends_of_the_ranges_are_allowed():
-    for config in (PretrainConfig, PaperConfig):
-        config(dropout=0.0, input_weight=0.0, structure_momentum=0.0, num_pivots=1, refinements=1,
-               tolerance=0.0, weight_decay=0.0, epochs=1, patience=1)  # fmt: skip
-        config(input_weight=1.0, structure_momentum=1.0)
+    PaperConfig(dropout=0.0, input_weight=0.0, structure_momentum=0.0, tolerance=0.0, patience=1)
+    PaperConfig(input_weight=1.0, structure_momentum=1.0, num_pivots=1, refinements=1)
     LearnerConfig(embedding_size=1, num_heads=1, threshold=0.0, weighted=False, neighbours=1)
-    ObjectiveConfig(smoothness=0, sparsity=0, entropy=0, samples=2, probes=1, sketch=1)
+
+
+def test_few_sources_take_few_episodes():
+    config = EvidencePretrainConfig()
+    assert config.episode_counts(1) == [70, 30, 70, 150]
+    assert config.episode_counts(10) == config.episode_counts(50) == [700, 300, 700, 1500]
+    assert EvidencePretrainConfig(vote_episodes=5).episode_counts(2) == [140, 5, 140, 300]
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ def test_rows_are_joined_to_their_nearest(rows, iris):
 def test_edges_of_rows_are_used_and_labels_may_be_unknown(data):
     y = np.where(NODES < 30, data.y, -1)
     clf = GlowClassifier("untrained", device="cpu").fit(data.x, y, edges=data.edge_index)
+    text = GlowClassifier("untrained", device="cpu").fit(
+        data.x, np.where(NODES < 30, NAMES[data.y].astype(object), -1), edges=data.edge_index
+    )
+    assert text.predict().tolist() == NAMES[clf.predict()].tolist()
     known = Data(x=data.x, edge_index=data.edge_index, y=torch.tensor(y), split="given")
     expected = predict(known, "untrained", device="cpu").probabilities
     assert np.array_equal(clf.predict_proba(), expected.numpy())
@@ -164,7 +168,7 @@ def test_nodes_are_named_by_their_own_ids(data, fitted, ids):
     clf = classifier(named).fit(np.array(ids)[:30], NAMES[data.y[:30]])
     assert np.array_equal(clf.predict_proba(ids[5:9]), fitted.predict_proba()[5:9])
     assert clf.prediction_.explain(ids[5]).facts["predicted"] == clf.predict([ids[5]])[0]
-    with pytest.raises(InputError, match=r"node must be the id of a node \(nearest: .*; got 3"):
+    with pytest.raises(InputError, match=r"node must be the id of a node \(nearest: .*; got '?3"):
         clf.predict([3])
 
 
@@ -201,7 +205,7 @@ def test_verbs_before_fit_and_bad_nodes_are_refused(fitted):
 @pytest.mark.parametrize(
     ("nodes", "labels", "rule"),
     [
-        ([0, 1], None, "requires y to be passed"),
+        (NODES, None, "requires y to be passed"),
         ([0, 1, 2], [0, 1], "inconsistent numbers of samples"),
         ([0, 1, 2], [0, -1, 0], "-1, which means unknown, is none; got 1 class"),
         ([0, 1, 2], [0.5, 1.5, 0.1], "Unknown label type"),

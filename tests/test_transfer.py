@@ -3,7 +3,6 @@
 import copy
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,10 +13,9 @@ import graphglow
 from command_line import ring_arrays
 from graphglow import device
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, FixedStructure
+from graphglow.gnn import BACKBONES
 from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck
 from graphglow.graph import check_graph
-from graphglow.graph.graph import normalised_adjacency
 from graphglow.pretrained import load_learner
 from graphglow.result import RefinedEdges, TransferResult
 from graphglow.settings import TransferConfig
@@ -324,10 +322,8 @@ def set_tensor(name, change):
 
 DAMAGE = {
     "an edge to nowhere": set_tensor("refined.edge_index", lambda t: t + 1000),
-    "weights of another shape": set_tensor("learner.logit_scale", lambda t: t[1:]),
     "NaN": set_tensor("learner.logit_scale", lambda t: t * float("nan")),
     "no lambda": lambda tensors, meta: meta["run"].pop("input_weight"),
-    "a foreign setting": lambda tensors, meta: meta["config"].update(speed=1),
     "another version": lambda tensors, meta: meta["learner"].update(evidence_version=99),
     "no edges": lambda tensors, meta: tensors.pop("refined.edge_index"),
 }
@@ -376,22 +372,3 @@ def test_too_little_memory_is_said_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr(device, "free_bytes", lambda device: 100)
     with pytest.raises(InputError, match=r"training must fit in memory.*a smaller --hidden"):
         transfer(few(), config=config())
-
-
-# A graph that is given
-
-
-def given_structure():
-    data = check_graph(few())
-    matrix = normalised_adjacency(data.edge_index, None, FEW)
-    return FixedStructure(replace(matrix, values=matrix.values.double()))
-
-
-def test_messages_over_a_given_graph_are_a_dense_product():
-    structure = given_structure()
-    generator = torch.Generator().manual_seed(0)
-    v = torch.randn(FEW, 5, dtype=torch.float64, generator=generator, requires_grad=True)
-    up = torch.randn(FEW, 5, dtype=torch.float64, generator=generator)
-    found, expected = structure.propagate(v), structure.matrix.to_dense() @ v
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(out, v, up)[0] for out in (found, expected)))

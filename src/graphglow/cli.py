@@ -15,9 +15,10 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+from graphglow.commands.output import print_note
 from graphglow.errors import InputError, InputWarning, StoppedError, did_you_mean
 from graphglow.version import __version__
 
@@ -71,11 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        with warnings.catch_warnings(), _sigterm_interrupts():
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _terminate)
+        with warnings.catch_warnings():
             if not debugging:
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
-                warnings.showwarning = lambda message, *_, **__: _say(f"note: {message}")
+                warnings.showwarning = lambda message, *_, **__: print_note(f"note: {message}")
             _run(words)
         sys.stdout.flush()
         return 0
@@ -88,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debugging:
             traceback.print_exc()
         status, message = _ending(error)
-        _say(message)
+        print_note(message)
         return status
 
 
@@ -104,28 +107,8 @@ def _ending(error: BaseException) -> tuple[int, str]:
     return 1, f"unexpected {name}: {error} (GRAPHGLOW_DEBUG=1 shows the traceback)"
 
 
-def _say(message: str) -> None:
-    from graphglow.commands.output import print_note
-
-    print_note(message)
-
-
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """In the block, SIGTERM raises: what is half done is removed or kept, as by Ctrl-C."""
-
-    def terminate(*_: object) -> None:
-        raise Terminated
-
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _terminate(*_: object) -> None:
+    raise Terminated
 
 
 def _run(words: list[str]) -> None:

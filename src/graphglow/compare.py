@@ -22,7 +22,7 @@ from graphglow.graph.split import MASKS, with_random_split
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import (
     BAGS,
-    NAMES,
+    METHOD_TITLES,
     NEED_FEATURES,
     POOL,
     Entry,
@@ -33,12 +33,12 @@ from graphglow.lab.open_world.methods import (
 from graphglow.pretrained import UNIVERSAL, LearnerName
 from graphglow.settings import Device
 
-DEFAULT_METHODS = tuple(name for name in NAMES if name not in ("paper", *BAGS))
+DEFAULT_METHODS = tuple(name for name in METHOD_TITLES if name not in ("paper", *BAGS))
 """The paper's learner takes as long as all others together."""
-SIGNIFICANT = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 LEAST_LABELLED = 6
 """Labelled nodes without which nothing can be said."""
-PARTS = 3
+TEST_PARTS = 3
 """In which labelled nodes are tested in turn where there are no test nodes."""
 
 
@@ -66,7 +66,7 @@ class Line(NamedTuple):
         """The test against the highest, in words; level where chance explains the distance."""
         if self.p is None:
             return "highest"
-        if self.p >= SIGNIFICANT:
+        if self.p >= SIGNIFICANCE_LEVEL:
             return "level"
         return f"lower, p = {self.p:.2g}" if self.p >= 1e-3 else "lower, p < 0.001"
 
@@ -90,17 +90,17 @@ class Comparison:
     def verdict(self) -> str:
         """Which to use, by what, and what the test nodes say of it."""
         chosen, best = self.recommended, self.lines[0]
-        right = (
-            f"{chosen.estimate:.1%} by {chosen.basis}; {chosen.accuracy:.1%} of test nodes right"
-        )
+        name, highest = METHOD_TITLES[chosen.method], METHOD_TITLES[best.method]
+        by = f"{chosen.estimate:.1%} by {chosen.basis}"
+        right = f"{by}; {chosen.accuracy:.1%} of test nodes right"
         if len(self.lines) == 1:
-            return f"{NAMES[chosen.method]}: {right}. Nothing else was run."
-        use = f"Use {NAMES[chosen.method]}: its own estimate is the highest, {right}"
+            return f"{name}: {right}. Nothing else was run."
+        use = f"Use {name}: its own estimate is the highest, {right}"
         if chosen is not best:
             apart = 100 * (best.accuracy - chosen.accuracy)
-            below = f"{apart:.1f} points below {NAMES[best.method]} ({chosen.against_highest})"
+            below = f"{apart:.1f} points below {highest} ({chosen.against_highest})"
             return f"{use}, {below}."
-        level = [NAMES[line.method] for line in self.lines if line.against_highest == "level"]
+        level = [METHOD_TITLES[o.method] for o in self.lines if o.against_highest == "level"]
         names = ", ".join(level) if len(level) < 5 else f"{len(level)} others"
         return f"{use}, {f'level with {names}' if level else 'the highest'}."
 
@@ -109,7 +109,7 @@ class Comparison:
         import pandas as pd
 
         frame = pd.DataFrame(self.lines, columns=list(Line._fields))
-        frame.insert(1, "name", [NAMES[line.method] for line in self.lines])
+        frame.insert(1, "name", [METHOD_TITLES[line.method] for line in self.lines])
         words = ("basis", "against_highest")
         return frame.assign(**{name: [getattr(one, name) for one in self.lines] for name in words})
 
@@ -141,7 +141,7 @@ def compare(
 
     Args:
         data: The graph: a ``Data``, whose ``x`` may be None, or what :func:`load_graph` takes.
-        methods: Names in ``graphglow.lab.open_world.methods.NAMES``.
+        methods: Names in ``graphglow.lab.open_world.methods.METHOD_TITLES``.
         seeds: Runs of each method.
         seed: The first of the seeds.
         learner: The evidence learner.
@@ -151,7 +151,7 @@ def compare(
     seeds, seed = at_least("seeds", seeds, 1), at_least("seed", seed, 0)
     methods = (methods,) if isinstance(methods, str) else methods
     for method in methods:
-        one_of("method", method, tuple(NAMES))
+        one_of("method", method, tuple(METHOD_TITLES))
     graph = check_graph(as_graph(data, split=False), need_validation=False)
     splits, how = splits_of(graph, seeds, seed)
     if lacks_features(graph):
@@ -161,7 +161,7 @@ def compare(
     failed: dict[str, str] = {}
     jobs = list(product(enumerate(splits), methods))
     for done, ((number, split), method) in enumerate(jobs):
-        progress(NAMES[method], done, len(jobs))
+        progress(METHOD_TITLES[method], done, len(jobs))
         given: Any = {"seed": seed + number, "device": device, "learner": learner}
         try:
             with warnings.catch_warnings():
@@ -221,11 +221,11 @@ def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
     train, val, test = (data[name] for name in MASKS)
     if not bool(test.any()):
         made = []
-        for number in range(max(PARTS, seeds)):
-            turn, part = divmod(number, PARTS)
-            held = part_of(data.y, train | val, part, PARTS, seed + turn)
+        for number in range(max(TEST_PARTS, seeds)):
+            turn, part = divmod(number, TEST_PARTS)
+            held = part_of(data.y, train | val, part, TEST_PARTS, seed + turn)
             made.append(_quartered(data, (train | val) & ~held, held, seed + number))
-        return made, f"no test nodes: labelled ones are tested in turn, in {PARTS} parts"
+        return made, f"no test nodes: labelled ones are tested in turn, in {TEST_PARTS} parts"
     if not bool(val.any()):
         made = [_quartered(data, train, test, number) for number in numbers]
         return made, "no validation nodes: a quarter of the training nodes is taken"

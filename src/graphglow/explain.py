@@ -3,14 +3,12 @@
 Each answer is a score taken apart without approximation: the ``contributions`` of an
 :class:`Explanation` add up to its ``score``.
 
-- ``Prediction.explain(node)``: the log-odds of a class are a sum over channels. With w_k the
-  weight of channel k at this node and pi_c the share of class c among the given labels,
+- ``Prediction.explain(node)``: a sum over channels k with weights w_k and class shares pi_c,
   ``score_c = sum_k w_k log(P_k(c) / pi_c) + log pi_c``.
-- ``TransferResult.explain(node)``: in the last layer of the GNN the logit is a sum over nodes,
+- ``TransferResult.explain(node)``: the last layer's sum over nodes,
   ``score_c = sum_v (lambda A_uv + (1 - lambda) S_uv) message_vc + own_uc + bias_c``.
-- :func:`explain_pair`: the log-odds that two nodes are of one class are a sum over kinds of
-  evidence, brought in one by one, in an order and in its reverse; a kind's share is the mean of the
-  two changes that it made.
+- :func:`explain_pair`: a sum over kinds of evidence, brought in one by one, in an order and in its
+  reverse; a kind's share is the mean of the two changes that it made to the log-odds.
 """
 
 import copy
@@ -47,7 +45,7 @@ from graphglow.linalg.sparse import SparseMatrix
 from graphglow.messages import Messages, to_scipy
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.refine import chosen
+from graphglow.refine import choose_edges
 
 if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
@@ -195,14 +193,10 @@ def explain_prediction(
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
-        details = {
-            "says": names[seen[int(p.argmax())]],
-            "probability": float(p[column]),
-            "weight": float(weights[k]),
-            "log_odds": float(odds[0, column, k]),
-        }
-        value = float(by_channel[column, k])
-        parts.append(Contribution(name, CHANNEL_NAMES.get(name, name), value, details))
+        details = {"says": names[seen[int(p.argmax())]], "probability": float(p[column])}
+        details |= {"weight": float(weights[k]), "log_odds": float(odds[0, column, k])}
+        about, value = CHANNEL_NAMES.get(name, name), float(by_channel[column, k])
+        parts.append(Contribution(name, about, value, details))
     parts.sort(key=lambda part: -abs(part.value))
     about = "log of the share of the class"
     parts.append(Contribution("log_share", about, float(log_prior[column])))
@@ -395,7 +389,7 @@ def explain_pair(
     data = as_graph(data, need_labels=False)
     pair_places(data, u, v)  # what is wrong is said before the graph is refined
     refined, order = run_frozen(found, data, seed=seed, device=device)
-    kept = chosen(refined, None, 0.0, add=True, drop=True).edge_index
+    kept = choose_edges(refined).edge_index
     return explain_known_pair(found, refined, data, (u, v), kept, refined.probabilities, order)
 
 
@@ -426,37 +420,32 @@ def explain_known_pair(
     around, joined = surroundings(refined.graph.links, ids, (first, second))
     kept = bool(((edge_index[0] == first) & (edge_index[1] == second)).any())
     outcome = ("dropped", "kept")[kept] if joined else ("absent", "added")[kept]
-    facts = {
-        "u": u,
-        "v": v,
-        "target": str(data.get("name") or "the graph"),
-        "chance": refined.chance,
-        "outcome": outcome,
-        "input_edge": joined,
-        "candidate": place < refined.num_candidates,
-        "predicted": None,
-    }
-    probability = float(refined.pair_probability[place])
-    answer = [
-        f"{u} and {v} are {_percent(probability)} likely to be of one class; two random nodes of "
-        f"{facts['target']} are {_percent(refined.chance)}.",
-        OUTCOMES[outcome],
-    ]
-    if outcome in ("absent", "dropped") and probability > refined.chance:
-        answer.append("They are more alike than chance, but others are nearer to each.")
+    predicted = None
     if scores is not None:
         names = class_names(data, scores.shape[1])
-        one, other = (names[c] for c in scores[[first, second]].argmax(1).tolist())
-        facts["predicted"] = [one, other]
-        same = f"Both are predicted to be {one}."
-        answer.append(same if one == other else f"They are predicted {one} and {other}.")
+        predicted = [names[c] for c in scores[[first, second]].argmax(1).tolist()]
+    target, probability = (
+        str(data.get("name") or "the graph"),
+        float(refined.pair_probability[place]),
+    )
     return Explanation(
         title=f"What speaks for {u} and {v} being of one class",
-        answer=" ".join([*answer, _pro_and_con(parts)]),
+        answer=f"{u} and {v} are {_percent(probability)} likely to be of one class; two random "
+        f"nodes of {target} are {_percent(refined.chance)}. {OUTCOMES[outcome]} "
+        f"{_pro_and_con(parts)}",
         score=float(refined.pair_log_odds[place]) + logit(refined.chance),
         probability=probability,
         contributions=_by_evidence(parts),
-        facts=facts,
+        facts={
+            "u": u,
+            "v": v,
+            "target": target,
+            "chance": refined.chance,
+            "outcome": outcome,
+            "input_edge": joined,
+            "candidate": place < refined.num_candidates,
+            "predicted": predicted,
+        },
         surroundings=around,
     )
 

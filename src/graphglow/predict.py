@@ -21,9 +21,8 @@ from graphglow.checks import at_least, number, one_of
 from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence.channels import leave_one_out_mask
-from graphglow.evidence.frozen import FrozenGraph
+from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
@@ -338,7 +337,7 @@ def _graph(source: Any) -> Data:
     if data.get("x") is None and isinstance(data.y, Tensor):
         data.num_nodes = len(data.y)  # which PyG would guess from the edges
     names = data.get("class_names")
-    data.y = checked_labels(data.y, int(data.num_nodes), names, need_labels=False)
+    data.y = checked_labels(data.y, int(data.num_nodes), names)
     return data
 
 

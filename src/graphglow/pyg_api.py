@@ -42,27 +42,25 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         data = transform(data)  # for any PyG model: GCNConv(..)(data.x, data.edge_index, ..)
 
     Under an evidence learner nothing is trained: the edges are those of :func:`graphglow.refine`,
-    and of the labels only those in ``train_mask`` are read, if there are any. Under a learner of
-    the paper's kind, which needs labels and a split, a small GNN is trained as in
-    :func:`graphglow.transfer`; labels outside ``train_mask`` and ``val_mask`` are never read.
+    and only labels in ``train_mask`` are read, if there are any. Under a learner of the paper's
+    kind, which needs labels and a split, a small GNN is trained as in :func:`graphglow.transfer`;
+    labels outside ``train_mask`` and ``val_mask`` are never read.
 
     The learned edges have no self-loops, and their weights have mean 1, so that layers which add
-    self-loops of weight 1 and normalise, as ``GCNConv`` does, weigh them as plain edges. (The exact
-    operator of one layer is :meth:`TransferResult.refined_graph`.) Attributes of edges are dropped,
-    since learned edges have none; everything else stays.
+    self-loops of weight 1 and normalise, as ``GCNConv`` does, weigh them as plain edges. Edge
+    attributes are dropped, since learned edges have none; everything else stays.
 
     Args:
         learner: What :func:`graphglow.load_learner` takes.
         mode: ``"replace"``: the refined graph (under the paper's learner, each node's ``top_k``
             strongest incoming edges of the mixture of input and learned graph). ``"augment"``: the
-            input edges as they are, then those of the refined graph where the input has none;
-            these have the share ``1 - config.input_weight`` of the whole weight, as in the paper's
-            mixture, or half of it.
+            input edges, then those of the refined graph where the input has none; these have the
+            share ``1 - config.input_weight`` of the whole weight, as in the paper's mixture, or
+            half of it.
         top_k: Edges kept for each node, the strongest; by default about as many in all as the input
             has, as in :func:`graphglow.refine`.
         config: Settings of the transfer under a learner of the paper's kind.
-        use_labels: Under an evidence learner, True requires training labels, False ignores them;
-            None uses them if there.
+        use_labels: Whether an evidence learner reads training labels, if there are any.
 
     Shapes:
         edge_index [2, E'], edge_weight [E']
@@ -75,7 +73,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         top_k: int | None = None,
         config: PaperConfig | None = None,
         *,
-        use_labels: bool | None = None,
+        use_labels: bool = True,
     ) -> None:
         one_of("mode", mode, get_args(Mode))
         if top_k is not None:
@@ -91,8 +89,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             raise InputError(f"config must be a PaperConfig; got {type(config).__name__}")
         if mode == "augment" and config.input_weight == 0:
             raise InputError(
-                "mode augment must go with an input_weight above 0, or the input edges count for "
-                "nothing; got 0 (mode replace drops them)"
+                "Mode augment keeps the input edges, which count for nothing at input_weight 0. "
+                "Take a larger one, or mode replace."
             )
         self.mode, self.top_k, self.config, self.use_labels = mode, top_k, config, use_labels
         self._named = learner if isinstance(learner, str) else type(learner).__name__
@@ -104,16 +102,14 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         _check_single(data, "RefineStructure")
         edges = one_graph(data).edge_index
         augment = self.mode == "augment" and edges is not None and edges.shape[1] > 0
-        if isinstance(self.learner, EvidenceLearner):
-            (pairs, weight), share = self._by_evidence(self.learner, data, augment), 0.5
-        else:
-            (pairs, weight), share = self._by_paper(data, augment), self.config.input_weight
+        by_evidence = isinstance(self.learner, EvidenceLearner)
+        pairs, weight = (self._by_evidence if by_evidence else self._by_paper)(data, augment)
         kept, kept_weight = pairs[:, :0], weight[:0]
         if augment:
             kept, given = data.edge_index.cpu().long(), data.get("edge_weight")
             ones = torch.ones(kept.shape[1])
             kept_weight = ones if given is None else given.detach().cpu().float().flatten()
-        total = float(len(weight))  # a mean of 1, or the share that is theirs beside what is kept
+        total, share = float(len(weight)), 0.5 if by_evidence else self.config.input_weight
         if float(kept_weight.sum()) > 0:
             total = float(kept_weight.sum()) * (1 - share) / share
         weight = weight * (total / weight.sum().clamp_min(EPS))
@@ -123,25 +119,18 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
         return refined
 
-    def _by_evidence(
-        self, learner: EvidenceLearner, data: Data, augment: bool
-    ) -> tuple[Tensor, Tensor]:
+    def _by_evidence(self, data: Data, augment: bool) -> tuple[Tensor, Tensor]:
         """The edges of :func:`graphglow.refine`, or those of them that the input does not have."""
         known = copy.copy(data)
-        if self.use_labels and not _has_labels(data, MASKS[:1]):
-            raise InputError(
-                "use_labels=True needs labels y and a train_mask, and this graph has none. "
-                "T.RandomNodeSplit makes masks."
-            )
-        if self.use_labels is False or not _has_labels(data, MASKS[:1]):
+        if not self.use_labels or not _has_labels(data, MASKS[:1]):
             known.pop("y", None)
-        made = refine(known.cpu(), learner, top_k=self.top_k)
-        new = ~made.edge_in_input if augment else torch.ones_like(made.edge_in_input)
-        return made.edge_index[:, new], made.edge_weight[new]
+        refined = refine(known.cpu(), self.learner, top_k=self.top_k)
+        new = ~refined.edge_in_input if augment else slice(None)
+        return refined.edge_index[:, new], refined.edge_weight[new]
 
     def _by_paper(self, data: Data, augment: bool) -> tuple[Tensor, Tensor]:
         """The strongest edges of the mixture, or of the learned graph where the input has none."""
-        if data.x is None or not _has_labels(data, MASKS[:2]) or self.use_labels is False:
+        if data.x is None or not _has_labels(data, MASKS[:2]) or not self.use_labels:
             raise InputError(
                 "A learner of the paper's kind needs node features x, labels y, train_mask and "
                 "val_mask. Without them take the learner universal, which needs none."
@@ -149,13 +138,12 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         hidden = check_graph(data)
         hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
         result = transfer(hidden, self.learner, self.config)
-        latent, share = result.latent, result.input_weight
-        adj = result.graph.adj
+        adj, share = result.graph.adj, result.input_weight
         if self.mode == "augment":
             share = 0.0
             if augment:  # -infinity at an input edge: such an entry is never kept
                 adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        messages = Messages(adj, latent, share)
+        messages = Messages(adj, result.latent, share)
         edges = messages.strongest(self.top_k or usual_top_k(hidden), self_loops=False)
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
@@ -163,7 +151,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
 
 class AuditEdges(BaseTransform):  # type: ignore[misc]
-    """Drop the edges which are surely false, by :func:`graphglow.audit`.
+    """Drop the edges that are surely false, by :func:`graphglow.audit`.
 
     ::
 
@@ -211,7 +199,7 @@ def _has_labels(data: Data, masks: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _MaskedAdjacency:
-    """A normalised adjacency whose product is message passing, in a layer that PyG can mask."""
+    """A normalised adjacency whose product is a message passing layer, which PyG can mask."""
 
     backbone: str
     layer: nn.Module

@@ -16,7 +16,7 @@ from graphglow.checks import at_least, in_unit_interval, one_of, true_or_false
 from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
-from graphglow.graph.check import without_edges
+from graphglow.graph.check import edges_were_made, without_edges
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
@@ -31,35 +31,27 @@ from graphglow.verdict import (
 )
 
 WITHOUT_EDGES = 8
-"""Edges that a node keeps of a graph that has none to go by."""
+"""Edges that a node keeps where the input has none to count."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
 
 
 class RefinedData(Data):  # type: ignore[misc]
-    """A refined graph: features, labels and ids of the input, and other edges.
+    """A refined graph: features, labels and ids of the input, with other edges.
 
     Shapes:
         edge_index [2, E], both directions; edge_weight [E] log-odds over chance, 0 to 8;
         edge_probability [E] that both ends are of one class; edge_in_input [E];
         class_probability [N, C], absent without labels
 
-    ``verdict`` says in one line whether this is better than the input, and by what; predictions do
-    not depend on the edges that are kept. ``search`` says how the nearest nodes were found:
-    ``exact``, or how many of how many lists were looked through.
+    ``verdict`` says in one line whether this is better than the input, and by how much;
+    ``search`` how the nearest nodes were found: ``exact``, or in how many of how many lists.
+    Predictions do not depend on the edges that are kept.
     """
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError as error:
-            known = sorted(self.keys()) + [verb for verb in vars(RefinedData) if verb[0] != "_"]
-            rule = f"a refined graph has {', '.join(known)}"
-            raise AttributeError(f"{rule}; got {name!r}") from error
-
     def predict_proba(self) -> Tensor | None:
-        """Class probabilities of every node, in closed form [N, C]; None without labels."""
-        found: Tensor | None = self.get("class_probability")
-        return found
+        """Class probabilities of every node [N, C]; None without labels."""
+        probabilities: Tensor | None = self.get("class_probability")
+        return probabilities
 
     def predict(self) -> Tensor | None:
         """The most probable class of every node [N]; None without labels."""
@@ -67,7 +59,7 @@ class RefinedData(Data):  # type: ignore[misc]
         return None if probabilities is None else probabilities.argmax(1)
 
     def accuracy(self, part: Literal["train", "val", "test"]) -> float | None:
-        """Of the predictions on a part of the split; None where it has no nodes, or no labels."""
+        """Accuracy on a part of the split; None where it has no nodes, or without labels."""
         one_of("part", part, ("train", "val", "test"))
         predicted, mask = self.predict(), self.get(f"{part}_mask")
         if predicted is None or mask is None or not bool(mask.any()):
@@ -105,11 +97,11 @@ def refine(
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
-    Edges are the strongest of the pairs, joined in the input or not, that are more likely of one
-    class than two random nodes are: as many as the input has edges, unless asked for otherwise, so
-    that input edges above chance may be left out too. Labels outside of the training nodes are
-    never read, but for the ``verdict``, which reads validation labels; if it is bad, that is an
-    :class:`InputWarning`.
+    Edges are the strongest pairs, joined in the input or not, that are more likely of one class
+    than two random nodes: by default as many as the input has edges, so that input edges above
+    chance may be left out too. Only labels of training nodes are read, and those of validation
+    nodes for the ``verdict``. A bad verdict is an :class:`InputWarning`, and so is leaving out more
+    than half of the edges that you gave.
 
     Args:
         data: The graph: a ``Data``, of which features, edges, labels and a split may each be
@@ -117,21 +109,20 @@ def refine(
         learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
             learner itself.
         top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
-            default as many edges are kept in all as the input has: each node's strongest, then
-            each one's second, and so on; the strongest of every node even if that is more.
-        min_probability: Leave out edges below this probability too; without ``drop``, of new ones.
-        add: False: only edges of the input are kept, and none is added.
-        drop: False: all edges of the input are kept, and others are added.
-        seed: Of the random projections, and of the untrained control.
+            default as many edges are kept as the input has: each node's strongest, then each one's
+            second, and so on; the strongest of every node even if that is more.
+        min_probability: Leave out edges below this probability too; with ``drop=False``, new ones.
+        add: False: no edge is added.
+        drop: False: all edges of the input are kept.
+        seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
-        workers: Ray workers that share the work, on CPUs; None: this process alone. Whatever their
-            number, the result is the same, also if some of them are killed.
+        workers: Ray workers that share the work, on CPUs; None: this process alone. The result is
+            the same, also if some of them are killed.
         ray: ``"local"``, a Ray of this machine (the default where there are workers), or the
             address of a cluster: ``"auto"`` or ``"ray://HOST:10001"``.
 
     Returns:
-        A PyG ``Data`` with what ``data`` has of nodes; :meth:`RefinedData.predict_proba` has the
-        instant predictions.
+        A PyG ``Data`` with the nodes of ``data``, and instant predictions.
     """
     in_unit_interval("min_probability", min_probability)
     true_or_false("add", add)
@@ -139,108 +130,104 @@ def refine(
     seed = at_least("seed", seed, 0)
     if top_k is not None:
         at_least("top_k", top_k, 1)
-    found = evidence_learner(learner, seed=seed)
+    frozen = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    made, order = run_frozen(found, data, seed=seed, device=device, workers=workers, ray=ray)
-    judged = _closed_form(made, data, order)
-    made = chosen(made, top_k, min_probability, add=add, drop=drop)
-    of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()
-    refined = RefinedData(**of_nodes)
+    graph, order = run_frozen(frozen, data, seed=seed, device=device, workers=workers, ray=ray)
+    kept = choose_edges(graph, top_k, min_probability, add=add, drop=drop)
+    refined = RefinedData(**without_edges(data.clone()).to_dict())
     for name in EDGES:
-        refined[name] = getattr(made, name).cpu()
+        refined[name] = getattr(kept, name).cpu()
     refined.edge_index = order[refined.edge_index]
-    if made.probabilities is not None:
-        refined.class_probability = made.probabilities.cpu()[order.argsort()]
-    refined.num_nodes = made.num_nodes
-    verdict = _verdict(data, refined, judged, min_probability, made.input_edges)
-    refined.verdict, refined.search = verdict.sentence, made.search
+    if graph.probabilities is not None:
+        refined.class_probability = graph.probabilities.cpu()[order.argsort()]
+    refined.num_nodes = graph.num_nodes
+    verdict = _verdict(data, refined, _accuracies(graph, data, order), min_probability)
+    given, dropped = graph.input_edges, graph.input_edges - int(refined.edge_in_input.sum()) // 2
+    if 2 * dropped > given and refined.num_edges and not edges_were_made(data):
+        left_out = f"{dropped:,} of your {given:,} edges are left out (drop=False keeps them)"
+        verdict = Verdict(f"{verdict.sentence}; {left_out}", True)
     verdict.warn()
+    refined.verdict, refined.search = verdict.sentence, graph.search
     return refined
 
 
-def chosen(
-    made: RefinedGraph,
-    top_k: int | None,
-    min_probability: float,
+def choose_edges(
+    graph: RefinedGraph,
+    top_k: int | None = None,
+    min_probability: float = 0.0,
     *,
-    add: bool,
-    drop: bool,
+    add: bool = True,
+    drop: bool = True,
 ) -> RefinedGraph:
-    """The refined graph with the edges that were asked for."""
+    """Keep the edges of a refined graph that :func:`refine` is asked for."""
     if not drop:
-        made = replace(made, edges=torch.cat([made.edges, made.dropped()]))
+        graph = replace(graph, edges=torch.cat([graph.edges, graph.dropped()]))
     if not add:
-        made = made.only(made.pair_in_input[made.edges])
-    edges = made.input_edges
-    if top_k is not None or edges == 0:
-        kept = (made.ranks() < (top_k or WITHOUT_EDGES)).any(0)
+        graph = graph.only(graph.pair_in_input[graph.edges])
+    if top_k is not None or graph.input_edges == 0:
+        kept = (graph.ranks() < (top_k or WITHOUT_EDGES)).any(0)
     elif add:
-        kept = _best_first(made, edges)
+        kept = _best_first(graph)
     else:
-        kept = torch.ones_like(made.edges, dtype=torch.bool)
-    kept &= made.pair_probability[made.edges] >= min_probability
-    return made.only(kept if drop else kept | made.pair_in_input[made.edges])
+        kept = torch.ones_like(graph.edges, dtype=torch.bool)
+    kept &= graph.pair_probability[graph.edges] >= min_probability
+    return graph.only(kept if drop else kept | graph.pair_in_input[graph.edges])
 
 
-def _best_first(made: RefinedGraph, count: int) -> Tensor:
-    """Which edges are the best ``count``: by their place among the edges of the end that holds them
-    higher, then by weight. The best edge of every node is kept in any case: [K] of bool.
+def _best_first(graph: RefinedGraph) -> Tensor:
+    """Mark as many edges as the input has, and the best edge of every node: [K] of bool.
+
+    They are taken by their rank among the edges of either end, the better one, then by weight.
     """
-    rank = made.ranks().amin(0)
-    upto = torch.bincount(rank).cumsum(0)  # edges of this place or a better one
-    last = int((upto < count).sum())
+    rank, count = graph.ranks().amin(0), graph.input_edges
+    up_to = torch.bincount(rank).cumsum(0)  # edges of this rank or a better one
+    last = int((up_to < count).sum())
     kept = rank < max(1, last)
     tied = (rank == last).nonzero()[:, 0]
-    heaviest = made.weights()[tied].argsort(descending=True, stable=True)
+    heaviest = graph.weights()[tied].argsort(descending=True, stable=True)
     kept[tied[heaviest[: max(0, count - int(kept.sum()))]]] = True
     return kept
 
 
-def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Comparison | None:
-    """Accuracy on validation nodes, over the input graph (A^2 x) and of all there is."""
+def _accuracies(graph: RefinedGraph, data: Data, order: Tensor) -> Comparison | None:
+    """Compare predictions over the input graph (A^2 x) with all evidence, on validation nodes."""
     mask = data.get("val_mask")
-    if made.probabilities is None or mask is None or made.input_edges == 0:
+    if graph.probabilities is None or mask is None or graph.input_edges == 0:
         return None
     nodes = (mask & (data.y >= 0)).nonzero()[:, 0]
     if len(nodes) == 0:
         return None
-    channels, truth = made.known.channels, data.y[nodes]
-    given = made.graph.seen[channels["aax"].probabilities.argmax(1)].cpu()
-    found = made.probabilities.argmax(1).cpu()
-    here = order.argsort()[nodes]
+    place, truth = order.argsort()[nodes], data.y[nodes]
+    before = graph.graph.seen[graph.known.channels["aax"].probabilities.argmax(1)].cpu()
+    after = graph.probabilities.argmax(1).cpu()
     whose = (
         f"closed-form predictions of {len(nodes):,} validation nodes are {{}} right, against {{}} "
         "over the input graph, whichever edges are kept"
     )
-    return compare_accuracies(given[here] == truth, found[here] == truth, whose)
+    return compare_accuracies(before[place] == truth, after[place] == truth, whose)
 
 
 def _verdict(
-    data: Data,
-    refined: RefinedData,
-    judged: Comparison | None,
-    min_probability: float,
-    edges_before: int,
+    data: Data, refined: RefinedData, accuracies: Comparison | None, min_probability: float
 ) -> Verdict:
-    labels = data.get("y") is not None and bool((data.y >= 0).any())
     edges = refined.edge_index
-    if edges.shape[1] == 0 and int(data.num_nodes) > 1:
+    if edges.shape[1] == 0 and refined.num_nodes > 1:
         limit = f" and reaches min_probability {min_probability:g}" if min_probability else ""
-        why = f"none is above chance{limit}"
-        return Verdict(f"cannot tell: no edges are left, as {why}", True)
-    if edges.shape[1] == 2 * edges_before and bool(refined.edge_in_input.all()):
+        return Verdict(f"cannot tell: no edges are left, as none is above chance{limit}", True)
+    if edges.shape[1] == 2 * input_edges(data) and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)
+    labels = data.get("y") is not None and bool((data.y >= 0).any())
     unknown = NO_PAIRS if labels else "no labels"
-    return verdict_of((judged, compare_edges(data, edges)), unknown)
+    return verdict_of((accuracies, compare_edges(data, edges)), unknown)
 
 
 def usual_top_k(data: Data) -> int:
-    """Edges kept for each node where nobody says how many: about as many as the graph has."""
+    """The default number of edges kept for each node: about as many as the graph has."""
     return round(2 * input_edges(data) / max(1, int(data.num_nodes or 0))) or WITHOUT_EDGES
 
 
 def input_edges(data: Data) -> int:
-    """Different undirected edges of a graph, self-loops left out."""
+    """Count undirected edges, without duplicates and self-loops."""
     if data.get("edge_index") is None:
         return 0
     weight = data.get("edge_weight")

@@ -93,7 +93,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed = int(seed.randint(2**31))
         self.neighbors_: Pipeline | None = None
         self.n_features_in_, self.rows_ = 1, False
-        if y is None and self.graph is None and not isinstance(X, np.ndarray):
+        if y is None and not isinstance(X, np.ndarray):
             data, classes = X, None
         elif isinstance(X, Data):
             raise InputError("fit takes the labels of a graph from data.y; got a separate y")
@@ -185,15 +185,15 @@ def _codes(y: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     if y is None:  # in words that scikit-learn's own checks look for
         raise InputError("GlowClassifier requires y to be passed, but the target y is None")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
-    kinds = sorted({type(label).__name__ for label in labels.tolist()})
+    assert_all_finite(labels, input_name="y")
+    known = np.array([label != -1 for label in labels.tolist()], dtype=bool)
+    kinds = sorted({type(label).__name__ for label in labels[known].tolist()})
     if len(kinds) > 1:
         raise InputError(
-            "y must be all text or all numbers, -1 where a label is unknown; got "
+            "y must be all text or all numbers, with -1 where a label is unknown; got "
             f"{' and '.join(kinds)}"
         )
-    assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
-    known = np.array([label != -1 for label in labels.tolist()], dtype=bool)
+    check_classification_targets(labels[known])
     codes = np.full(len(labels), -1)
     classes, codes[known] = np.unique(labels[known], return_inverse=True)
     if len(classes) < 2:

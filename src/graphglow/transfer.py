@@ -116,56 +116,63 @@ def transfer(
             f"config must be a {kind.__name__} under a learner {whose}; got {type(config).__name__}"
         )
     config = with_settings(config or kind(), settings)
-    data = as_graph(data)
-    if isinstance(chosen, StructureLearner):
-        assert isinstance(config, PaperConfig)
-        return _transfer_paper(data, chosen, config, on_epoch, observer, checkpoint)
-    if observer is not None or checkpoint is not None:
+    if not paper and (observer is not None or checkpoint is not None):
         raise InputError(
             "observer and checkpoint must go with a learner of the paper's kind; leave them out "
             "under an evidence learner, where a training takes seconds"
         )
-    assert isinstance(config, TransferConfig)
-    return _transfer_evidence(data, chosen, config, on_epoch)
+    data = as_graph(data)
+    began, device = time.perf_counter(), resolve_device(config.device)
+    data = check_graph(data, need_validation=paper)
+    reset_peak_memory(device)
+    if isinstance(chosen, StructureLearner):
+        assert isinstance(config, PaperConfig)
+        trained = _under_paper(data, chosen, config, on_epoch, observer, checkpoint)
+    else:
+        assert isinstance(config, TransferConfig)
+        trained = _over_refined(data, chosen, config, on_epoch)
+    before = 0.0 if checkpoint is None else checkpoint.seconds_before
+    result = TransferResult(
+        data=data,
+        config=config,
+        seconds=time.perf_counter() - began + before,
+        peak_memory_bytes=peak_memory_bytes(device),
+        **trained,
+    )
+    result.judged().warn()
+    return result
 
 
-def _transfer_paper(
+def _under_paper(
     data: Data,
     learner: StructureLearner,
     config: PaperConfig,
     on_epoch: OnEpoch | None,
     observer: StructureObserver | None,
     checkpoint: Checkpoint | None,
-) -> TransferResult:
-    began = time.perf_counter()
-    device = resolve_device(config.device)
-    data = check_graph(data)
-    graph = training_graph(data)
+) -> dict[str, Any]:
+    """Train a GNN whose structure the frozen learner infers in every pass."""
+    device, graph = resolve_device(config.device), training_graph(data)
     frozen = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
-    reset_peak_memory(device)
     with out_of_memory_hint(f"training on {graph.name}", NEEDS_LESS):
         graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
-        train_began = time.perf_counter()
+        began = time.perf_counter()
         task, history = train_under(
             frozen, graph, config, on_epoch=on_epoch, look=observer, checkpoint=checkpoint
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    now, before = time.perf_counter(), 0.0 if checkpoint is None else checkpoint.seconds_before
-    return TransferResult(
-        data=data,
-        graph=graph,
-        config=config,
-        learner=frozen,
-        gnn=freeze(task.gnn),
-        input_weight=config.input_weight,
-        pivots=task.pivots,
-        basis=basis,
-        history=history,
-        train_seconds=now - train_began + before,
-        seconds=now - began + before,
-        peak_memory_bytes=peak_memory_bytes(device),
-    )
+    before = 0.0 if checkpoint is None else checkpoint.seconds_before
+    return {
+        "graph": graph,
+        "learner": frozen,
+        "gnn": freeze(task.gnn),
+        "input_weight": config.input_weight,
+        "pivots": task.pivots,
+        "basis": basis,
+        "history": history,
+        "train_seconds": time.perf_counter() - began + before,
+    }
 
 
 class Trained(NamedTuple):
@@ -184,20 +191,16 @@ class Trained(NamedTuple):
         return max(best.val_accuracy, self.least_accuracy), -best.val_loss
 
 
-def _transfer_evidence(
+def _over_refined(
     data: Data, learner: EvidenceLearner, config: TransferConfig, on_epoch: OnEpoch | None
-) -> TransferResult:
+) -> dict[str, Any]:
     """Refine the graph once, then train one GNN for each lambda that is tried; keep the best.
 
     Differs from the paper: S does not change while the GNN trains, and lambda may be chosen.
     """
-    began = time.perf_counter()
-    device = resolve_device(config.device)
-    data = check_graph(data, need_validation=False)
-    name = str(data.get("name", "graph"))
+    device, name = resolve_device(config.device), str(data.get("name", "graph"))
     needed = 16 * config.num_layers * config.hidden * int(data.num_nodes or 0)  # of a GNN's layers
     check_fits("training", needed, name, device, f" ({NARROWER})")
-    reset_peak_memory(device)
     with out_of_memory_hint(f"refining {name}", "a smaller graph"):
         refined = refined_by(learner, data, config.seed, device)
         edges = strongest_edges(refined, config.top_k)
@@ -212,34 +215,27 @@ def _transfer_evidence(
     del refined  # candidates and their evidence take many times the room of the graph
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges[:2], graph.num_nodes))
-        train_began = time.perf_counter()
+        began = time.perf_counter()
         trained = [_train(graph, structure, config, weight, on_epoch) for weight in weights]
-        best = max(trained, key=lambda one: one.score)
-        train_seconds = time.perf_counter() - train_began
-    against_input = None
+        seconds = time.perf_counter() - began
+    best, against_input = max(trained, key=lambda one: one.score), None
     for plain in trained if len(graph.val) else ():
         if plain.input_weight == 1:
             whose = "validation accuracy {}, against {} of a GNN on the input graph"
             against_input = compare_accuracies(plain.right, best.right, whose)
-    result = TransferResult(
-        data=data,
-        graph=graph,
-        config=config,
-        learner=learner,
-        gnn=best.gnn,
-        input_weight=best.input_weight,
-        edges=edges,
-        basis=basis,
-        chosen_by=chosen_by,
-        against_input=against_input,
-        history=best.history,
-        least_accuracy=best.least_accuracy,
-        train_seconds=train_seconds,
-        seconds=time.perf_counter() - began,
-        peak_memory_bytes=peak_memory_bytes(device),
-    )
-    result.judged().warn()
-    return result
+    return {
+        "graph": graph,
+        "learner": learner,
+        "gnn": best.gnn,
+        "input_weight": best.input_weight,
+        "edges": edges,
+        "basis": basis,
+        "chosen_by": chosen_by,
+        "against_input": against_input,
+        "history": best.history,
+        "least_accuracy": best.least_accuracy,
+        "train_seconds": seconds,
+    }
 
 
 def _train(
@@ -263,8 +259,10 @@ def _train(
 
 def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph, Tensor | None]:
     """Give the nodes of a graph without features spectral columns; return their basis, if any."""
+    if edges_were_made(data) or bool((data.x != data.x[:1]).any()):
+        return graph, None
     rows = link_rows(graph)
-    if rows is None or edges_were_made(data) or not bool((data.x == data.x[:1]).all()):
+    if rows is None:
         return graph, None
     generator = torch.Generator().manual_seed(seed)
     basis = low_rank_map(rows, COLUMNS, generator)[1].matrix

@@ -9,7 +9,7 @@ from small_fits import built, config_of, relabelled, shuffled, small_data
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
-from graphglow.competitors.gnns import PLAIN_GNNS
+from graphglow.competitors.baselines import PLAIN_GNNS
 from graphglow.graph import prepare
 
 EVERY_GNN = pytest.mark.parametrize("name", sorted(PLAIN_GNNS))

@@ -7,10 +7,10 @@ import torch
 from small_fits import MASKS, seeded
 from torch_geometric.data import Data
 
-from graphglow.competitors.edge_probabilities import EdgeProbabilities
 from graphglow.competitors.lds import (
     LDS,
     Adam,
+    EdgeProbabilities,
     FunctionalGCN,
     Inputs,
     LDSConfig,

@@ -7,10 +7,12 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.frozen import FrozenGraph
+from graphglow.evidence import insertion
+from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
+from graphglow.evidence.pair_features import FIRST_CHANNELS
 from graphglow.evidence.stored import load_state, save_state
+from graphglow.evidence.views import FIRST
 from graphglow.storage import load_tensors, save_tensors
 
 NODES, ALONE = 260, 12
@@ -66,7 +68,9 @@ def plain():
 
 
 def features_of(data, nodes):
-    return None if data.x is None else data.x.index_select(0, torch.as_tensor(nodes))
+    if data.x is None:
+        return torch.empty(len(nodes), 0)
+    return data.x.index_select(0, torch.as_tensor(nodes))
 
 
 def copies(data, nodes):
@@ -77,9 +81,7 @@ def copies(data, nodes):
     which = [((both[0] == u) & (both[1] != u)).nonzero()[:, 0] for u in nodes]
     ends = [torch.stack([torch.full_like(w, NODES + i), both[1, w]]) for i, w in enumerate(which)]
     edges = torch.cat(ends, 1)
-    x = features_of(data, nodes)
-    x = torch.empty(len(nodes), 0) if x is None else x
-    return x, edges, None if weight is None else weight[torch.cat(which)]
+    return features_of(data, nodes), edges, None if weight is None else weight[torch.cat(which)]
 
 
 def unlabelled(data, count, start=0, stop=NODES):
@@ -91,19 +93,33 @@ def test_a_node_without_edges_is_as_an_old_one_of_the_same_features(stored):
     data, frozen = stored
     nodes = unlabelled(data, ALONE, NODES - ALONE)
     found = insert(frozen, *copies(data, nodes))
-    old = frozen.refined.probabilities[nodes]
-    if data.x is None:  # as one of them: only what breaks ties tells them apart
-        old = old[(found[:1] - old).abs().amax(1).argmin()].expand_as(found)
-    torch.testing.assert_close(found, old, atol=1e-4, rtol=0)
+    if data.x is None:  # nothing is known of it
+        assert torch.equal(found, found[:1].expand_as(found))
+    else:
+        assert torch.equal(found, frozen.refined.probabilities[nodes])
 
 
 def test_a_copy_of_an_unlabelled_node_is_as_that_node(stored):
-    """To rounding, since degrees of old nodes stay and the copied node is no candidate."""
     data, frozen = stored
     nodes = unlabelled(data, 40, stop=NODES - ALONE)
     found = insert(frozen, *copies(data, nodes))
-    old = frozen.refined.probabilities[nodes]
-    torch.testing.assert_close(found, old, atol=1e-4, rtol=0)
+    assert torch.equal(found, frozen.refined.probabilities[nodes])
+
+
+def test_the_formulas_are_those_of_old_nodes(stored, monkeypatch):
+    """A copy that is not looked up is near what it copies, which is now near to it as well."""
+    monkeypatch.setattr(insertion, "SAME", -1.0)
+    data, frozen = stored
+    nodes = unlabelled(data, 40, stop=NODES - ALONE)
+    made = insertion._Insertion(frozen, *insertion._checked(frozen.graph, *copies(data, nodes)))
+    found, old = made.probabilities(), frozen.refined.probabilities[nodes]
+    for name in FIRST:
+        torch.testing.assert_close(made.views[name], frozen.views[name][nodes], atol=1e-5, rtol=0)
+    for name in set(FIRST_CHANNELS) - {"community"}:
+        new, before = (c[name].probabilities for c in (made.channels, frozen.channels))
+        torch.testing.assert_close(new, before[nodes], atol=1e-4, rtol=0)
+    apart = float((found - old).abs().amax(1).mean())
+    assert apart < (0.01 if data.x is not None else 0.05)
 
 
 def test_nodes_that_are_not_joined_are_answered_alone_as_in_company(plain):

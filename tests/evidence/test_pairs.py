@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.data import Data
 
-from graphglow.evidence.candidates import candidate_pairs, nearest, with_beliefs
+from graphglow.evidence.candidates import candidate_pairs, with_beliefs
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import (
     FIRST_EVIDENCE,
@@ -14,8 +14,7 @@ from graphglow.evidence.pair_features import (
 from graphglow.evidence.rounds import first_round
 from graphglow.evidence.views import role_view
 from graphglow.graph.graph import known_graph
-from graphglow.linalg.neighbours import SIMILARITIES
-from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed, unit
+from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed
 from graphglow.parallel import map_blocks
 
 
@@ -57,16 +56,6 @@ def test_common_neighbours_are_those_of_the_dense_matrix():
     torch.testing.assert_close(found[:, 1], share)
     rarity = (degree + 1).log().clamp_min(0.5).reciprocal()
     torch.testing.assert_close(found[:, 2], ((dense * rarity) @ dense)[u, v].log1p())
-
-
-def test_nearest_is_exact_in_blocks(monkeypatch):
-    rows = unit(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)))
-    whole = nearest(rows, 4)
-    monkeypatch.setitem(SIMILARITIES, "cpu", 90)
-    assert torch.equal(nearest(rows, 4), whole)
-    similar = rows @ rows.T - 2 * torch.eye(40)
-    best = {(i, int(j)) for i in range(40) for j in similar[i].topk(4).indices}
-    assert {(int(a), int(b)) for a, b in whole.T} <= best
 
 
 def test_candidates_are_each_pair_once():

@@ -7,7 +7,7 @@ import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.graph import check_graph
 
 
@@ -155,13 +155,6 @@ def test_labels_are_not_always_needed(y, small_graph):
     checked = check_graph(small_graph, need_labels=False)
     assert checked.y.tolist() == (y or [-1] * 12)
     assert not checked.test_mask.any()
-
-
-def test_a_class_that_a_random_split_leaves_out_is_said():
-    data = Data(x=torch.rand(5, 3), y=torch.tensor([0, 0, 1, 2, 3]))
-    data.class_names = ["red", "red too", "red three", "red four"]
-    with pytest.warns(InputWarning, match="no training node has the label red .* in this random"):
-        check_graph(data)
 
 
 def test_of_several_splits_one_must_be_chosen(small_graph):

@@ -55,7 +55,7 @@ def test_every_count_is_of_each_edge_once():
     for made in (grown, same):
         assert len(made.to_frame()) == graphglow.describe(made)["edges"]
     result = graphglow.transfer(clean, epochs=1, hidden=8, device="cpu")
-    kept = graphglow.describe(Data(edge_index=result.edge_index, num_nodes=60))
+    kept = graphglow.describe(Data(edge_index=result.edges.edge_index, num_nodes=60))
     assert result.summary()["refined_edges_in_training"] == kept["edges"]
 
 

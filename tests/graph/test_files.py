@@ -62,11 +62,11 @@ def test_npz_with_text_labels_and_foreign_byte_order(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x": None}, "must hold x and y; got edge_index, y"),
-        ({"y": None}, "must hold x and y; got edge_index, x"),
+        ({"x": None}, "must hold x; got edge_index, y"),
+        ({"y": None}, "must have labels y [N]"),
         ({"x": np.array([["a"]] * 6)}, "must hold numbers; got <U1"),
         ({"x": np.array(1.0)}, "a row per node [N, D]; got shape ()"),
-        ({"y": np.zeros(6)}, "y must hold integer classes (-1 for unlabelled); got torch.float64"),
+        ({"y": np.full(6, 0.5)}, "are text or whole numbers from 0"),
         ({"y": np.zeros(4, dtype=int)}, "one label per node (6); got shape (4,)"),
         ({"edge_index": np.array([[0.0], [1.0]])}, "edge_index must hold integers"),
         ({"edge_index": np.array([[0], [6]])}, "must lie in [0, 5]; got 6"),
@@ -214,7 +214,7 @@ def test_without_attributes_each_node_is_a_feature(tmp_path):
             {"attr_matrix": np.ones((3, 2))},
             r"one label per node \(3\); got shape \(20,\)",
         ),
-        ({"labels": None}, "must hold x and y; got edge_index, x$"),
+        ({"labels": None}, "must have labels y"),
         ({"labels": np.array([None] * 20)}, "is damaged, foreign or holds objects"),
     ],
 )

@@ -100,7 +100,7 @@ def test_graphml(tmp_path):
         (
             "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"
             "<graph edgedefault='directed'></graph></graphml>",
-            "p.graphml has no nodes",
+            "p has no nodes",
         ),
     ],
 )

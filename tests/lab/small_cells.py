@@ -8,6 +8,7 @@ from graphglow.lab.runs import run_cells
 TARGET = "synthetic-small"
 GLOW = {
     "pretrain": {
+        "epochs": 1,
         "num_pivots": 8,
         "episodes": 1,
         "refinements": 2,
@@ -35,7 +36,7 @@ def cell(method="gcn", *, experiment="tiny", line=None, target=TARGET, **changes
 
 
 def config(**changes):
-    given = {"seeds": 2, "epochs": 2, "pretrain_epochs": 1, "device": "cpu", "workers": 1}
+    given = {"seeds": 2, "epochs": 2, "device": "cpu", "workers": 1}
     return RunsConfig(**given | changes)
 
 

@@ -24,7 +24,9 @@ def of_truth(rows, k):
     return similar.topk(k, 1).values.clamp_min(1e-4)
 
 
-def test_exact_ones_are_exact():
+@pytest.mark.parametrize("similarities", [2**21, 900])
+def test_exact_ones_are_exact(similarities, monkeypatch):
+    monkeypatch.setitem(search.SIMILARITIES, "cpu", similarities)  # in one block or many
     rows = clustered(500)
     pairs = Search.of(rows).nearest(range(100, 200), 5)
     assert str(Search.of(rows)) == "exact"

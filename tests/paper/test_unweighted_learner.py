@@ -72,14 +72,6 @@ def test_a_learner_without_weights_is_one_whose_weights_are_ones(kind):
 
 
 @pytest.mark.parametrize("kind", UNWEIGHTED)
-def test_embeddings_receive_a_gradient_without_weights(kind):
-    z = embeddings().requires_grad_()
-    structure = unweighted(kind).structure(z, torch.tensor([4, 0, 9]))
-    structure.propagate(embeddings(width=2, seed=5)).square().sum().backward()
-    assert (z.grad != 0).any(1).sum() > 5
-
-
-@pytest.mark.parametrize("kind", UNWEIGHTED)
 def test_a_file_of_one_is_its_configuration(tmp_path, kind):
     path = tmp_path / "l.safetensors"
     unweighted(kind).save(path)

@@ -9,10 +9,10 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import nearest
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.graph.feature_rows import FeatureEncoder
 from graphglow.graph.graph import undirected_edges
+from graphglow.linalg.neighbours import Search
 from graphglow.linalg.rows import low_rank, unit
 
 KINDS = ("random", "degree", "across", "attack", "near", "two hops")
@@ -141,7 +141,8 @@ def near_pairs(data: Data, count: int, generator: torch.Generator) -> Tensor:
     anything = torch.randint(nodes, (2, count), generator=generator)
     if rows is None:
         return anything
-    pairs = nearest(unit(low_rank(rows, 64, generator)), NEAR)
+    rows = unit(low_rank(rows, 64, generator))
+    pairs = Search.of(rows).nearest(range(len(rows)), NEAR)
     if pairs.shape[1] == 0:
         return anything
     return pairs[:, torch.randint(pairs.shape[1], (count,), generator=generator)]

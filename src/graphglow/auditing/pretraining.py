@@ -14,6 +14,7 @@ from graphglow.auditing.auditor import (
     MOST_SLOPE,
     Auditor,
     PairScorer,
+    ShareHead,
     missing_candidates,
     share_facts,
 )
@@ -33,7 +34,7 @@ from graphglow.settings import AuditPretrainConfig
 
 EDGES, PAIRS, FREE = 3072, 768, 1024
 """Kept of each episode: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
-RANDOM = "random"
+RANDOM = "random"  # the source of random graphs
 FEWEST = 20  # edges of an episode
 
 
@@ -191,7 +192,7 @@ def fit_auditor(
         facts |= {i: _share_facts(scorer, episodes[i]) for i, own in enumerate(half) if own == side}
     order = list(facts)
     truth = torch.stack([episodes[i].false_share for i in order])
-    _fit_share(auditor, list(facts.values()), truth, weights[order], config)
+    _fit_share(auditor.share, list(facts.values()), truth, weights[order], config)
     _fit_scorer(auditor.edges, edges, weights, config)
     _fit_missing(auditor, episodes, weights, config)
     auditor.provenance = {
@@ -237,7 +238,7 @@ def _share_facts(scorer: PairScorer, episode: EpisodeEvidence) -> tuple[Tensor, 
 
 
 def _fit_share(
-    auditor: Auditor,
+    share: ShareHead,
     facts: list[tuple[Tensor, Tensor]],
     truth: Tensor,
     weights: Tensor,
@@ -249,13 +250,13 @@ def _fit_share(
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(weights, 64, replacement=True, generator=generator)
         noise = 0.05 * torch.randn(rows[e].shape, generator=generator)
-        median, scale, slope = auditor.share(rows[e] + noise)
+        median, scale, slope = share(rows[e] + noise)
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
         of_slope = (slope.log() - slopes[e]).abs()
         return cost + of_slope.nanmean() if bool(of_slope.isfinite().any()) else cost
 
     steps, rate = max(2, config.steps * 2 // 5), config.learning_rate / 3
-    fit_one_cycle(auditor.share, loss, replace(config, steps=steps, learning_rate=rate))
+    fit_one_cycle(share, loss, replace(config, steps=steps, learning_rate=rate))
 
 
 def _fit_missing(

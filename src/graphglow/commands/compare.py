@@ -45,7 +45,7 @@ def compare(
 
     from graphglow.compare import DEFAULT_METHODS
     from graphglow.compare import compare as compare_methods
-    from graphglow.lab.open_world.methods import NAMES
+    from graphglow.lab.open_world.methods import METHOD_TITLES
 
     with spinner(f"loading {target}"):
         data, _ = reading.read(target, tell_split=False)  # other splits are drawn
@@ -66,5 +66,5 @@ def compare(
         print_json(facts | {"lines": lines, "failed": table.failed, "verdict": table.verdict})
         return
     for method, why in table.failed.items():
-        print_note(f"{NAMES[method]} could not run: {why}")
+        print_note(f"{METHOD_TITLES[method]} could not run: {why}")
     print_text(f"{data.name}\n{table!r}")

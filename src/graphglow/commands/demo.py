@@ -1,7 +1,6 @@
 """``graphglow demo``: the main job in about a minute."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from graphglow.commands import flags
@@ -11,7 +10,6 @@ from graphglow.commands.output import (
     print_json,
     print_table,
     print_text,
-    write_each,
 )
 from graphglow.commands.progress import progress_bar
 
@@ -22,7 +20,6 @@ next:   graphglow predict --target wine --out wine.csv
 
 def demo(
     out: flags.File = Path("demo_report.html"),
-    picture: flags.OptionalFile = None,
     seed: int = 0,
     device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
@@ -35,18 +32,16 @@ def demo(
 
     Args:
         out: Where to write the report, one HTML page; an older report is replaced.
-        picture: Where to write a picture too, an .svg: edges around a node before and after.
         seed: The first of the seeds; each draws labels, false edges and weights.
     """
     from graphglow.demo import LABELS, METHODS, run_demo, summarise
-    from graphglow.report.demo import headline, write_picture, write_report
+    from graphglow.report.demo import headline, write_report
     from graphglow.report.page import is_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
-    picture = picture and check_output(picture, overwrite=overwrite, suffixes=(".svg",))
     with progress_bar() as move:
         result = run_demo(seed=seed, device=device, progress=move)
-    write_each((out, partial(write_report, result)), (picture, partial(write_picture, result)))
+    write_report(result, out)
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return
@@ -59,12 +54,12 @@ def demo(
         rows.append((LABELS[method], *map("".join, zip(means, spreads, strict=True))))
     print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
+    before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
     sentences = [
         *headline(result),
-        f"Refined graph of {refined.target}: {percent(refined.after.homophily)} of its edges join "
-        f"nodes of one class; {percent(refined.before.homophily)} of the input's do. Dropped are "
-        f"{percent(refined.dropped_injected)} of the injected edges and "
-        f"{percent(refined.dropped_own)} of its own.",
+        f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
+        f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the "
+        f"injected edges and {percent(refined.dropped_own)} of its own.",
     ]
     if refined.audit_auc is not None:
         sentences.append(

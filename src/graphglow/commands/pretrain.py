@@ -19,10 +19,8 @@ from graphglow.commands.progress import epoch_bar, progress_bar, spinner
 from graphglow.errors import InputError
 from graphglow.settings import PRETRAINING, EvidencePretrainConfig, PretrainConfig
 
-SECONDS = {"first": 1.0, "vote": 1.0, "second": 1.0, "predictor": 1.0}
-"""How long an episode of each network takes, relative to one of the first."""
-TIMED = 3
-"""Episodes by which the time of all is estimated."""
+TIMED = 10
+"""Episodes by which the time of all is estimated; those of every network take about as long."""
 
 
 def kind_settings(kind: str | None) -> type:
@@ -95,7 +93,7 @@ def pretrain(
     else:
         with progress_bar() as move:
             if kind == "evidence":
-                move = with_estimate(move, settings.episode_counts(len(graphs)))
+                move = with_estimate(move)
             learner = graphglow.pretrain(graphs, settings, on_progress=move, workers=workers)
         learner.save(out)
         facts["sources"] = learner.provenance["sources"]
@@ -112,17 +110,14 @@ def pretrain(
         print_text(f"next: graphglow transfer --learner {out} --target NAME|FILE")
 
 
-def with_estimate(
-    move: Callable[[str, int, int], None], counts: list[int]
-) -> Callable[[str, int, int], None]:
+def with_estimate(move: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
     """Return ``move`` with a note, after the first episodes, of how long all will take."""
     began = time.perf_counter()
-    cost = sum(count * each for count, each in zip(counts, SECONDS.values(), strict=True))
 
     def on_progress(stage: str, done: int, total: int) -> None:
-        if done == TIMED and stage == "first":
-            minutes = (time.perf_counter() - began) / TIMED * cost / 60
-            words = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+        if done == TIMED:
+            seconds = (time.perf_counter() - began) / TIMED * total
+            words = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
             print_note(f"note: {total:,} episodes are drawn, which will take about {words}")
         move(stage, done, total)
 

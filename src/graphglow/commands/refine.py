@@ -91,7 +91,9 @@ def refine(
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
     with spinner("refining"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "worse|cannot tell", InputWarning)  # printed below
+        warnings.filterwarnings(
+            "ignore", "worse|cannot tell|.*edges are left out", InputWarning
+        )  # printed below
         refined = refine_graph(
             data,
             learner,

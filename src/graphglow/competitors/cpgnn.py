@@ -10,6 +10,7 @@ from graphglow.competitors.method import Competitor, Method
 from graphglow.gnn.backbone import glorot, vector
 from graphglow.gnn.propagation import Dropout, drop, drop_features
 from graphglow.graph import Graph
+from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import RunConfig
 
@@ -94,8 +95,8 @@ class CPGNN(Competitor):
     scaling of Y^T A B~, where Y has the training labels and B~ is Y on the training nodes and B_p
     on the others, and is trained along.
 
-    Differs from the paper: A is D^-1/2 A D^-1/2 unless the config says raw, but the counts behind
-    H are of the raw A; the estimator's L2 penalty is not scaled by eta; edge weights are not read;
+    Differs from the paper: A is D^-1/2 A D^-1/2 unless ``adjacency`` is raw; the counts behind H
+    are of the raw A; the estimator's L2 penalty is not scaled by eta; edge weights are not read;
     an additive smoothing keeps classes without training nodes from dividing by zero.
 
     Shapes:
@@ -151,13 +152,12 @@ class CPGNN(Competitor):
 
 def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
     """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2."""
-    pattern, (here, there) = graph.neighbours, graph.entries
-    here = here[here != there]  # [E]
-    degree = pattern.crow.diff().to(pattern.values.dtype)  # [N]
-    values = pattern.values
-    if kind == "symmetric":
-        values = (degree[here] * degree[pattern.col.long()]).rsqrt()
-    return SparseMatrix.symmetric(pattern.crow, pattern.col, values, graph.num_nodes)
+    links = graph.links
+    if kind == "raw":
+        return links
+    row, col, _ = entries(links)
+    degree = links.crow.diff().to(links.values.dtype)  # [N]
+    return links.with_values((degree[row] * degree[col]).rsqrt())
 
 
 def class_pairs(graph: Graph, beliefs: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ def class_pairs(graph: Graph, beliefs: Tensor) -> Tensor:
 
 
 def sinkhorn(counts: Tensor) -> Tensor:
-    """Scale rows and columns of counts [C, C] until both sum to 1 (Sinkhorn-Knopp), in float64."""
+    """Scale rows and columns of counts [C, C] to sums of 1 (Sinkhorn-Knopp), in float64."""
     scaled = counts.double()
     scaled = scaled + SMOOTHING * scaled.mean() + torch.finfo(torch.float32).tiny
     for _ in range(SINKHORN_STEPS):

@@ -8,8 +8,7 @@ import torch
 
 from graphglow.checks import one_of, with_settings
 from graphglow.competitors import cpgnn, idgl, lds, vgcn
-from graphglow.competitors.controls import CONTROLS
-from graphglow.competitors.gnns import PLAIN_GNNS
+from graphglow.competitors.baselines import CONTROLS, PLAIN_GNNS
 from graphglow.competitors.method import Method
 from graphglow.competitors.variants import VARIANTS
 from graphglow.device import (

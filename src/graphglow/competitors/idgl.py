@@ -71,12 +71,7 @@ class LearnedGraph:
 
 
 class AnchorGraph(LearnedGraph):
-    """R [N, s] with the inverses of its row sums Delta [N, 1] and column sums Lambda [s, 1].
-
-    With all nodes as anchors, R is IDGL's A (its columns in the anchors' order) and a message takes
-    two steps of IDGL's, ``f(A) f(A)``: "anchors = all nodes is IDGL" holds for what is learned, not
-    for how far it reaches.
-    """
+    """R [N, s] with the inverses of its row sums Delta [N, 1] and column sums Lambda [s, 1]."""
 
     def __init__(self, weights: Tensor) -> None:
         super().__init__(weights)
@@ -121,15 +116,15 @@ class IDGL(Competitor):
     loss is L^(1) + sum_{i=2..t} L^(i) / t, each L^(i) the cross-entropy plus L_G of A^(i)
     (:func:`penalty`); predictions are the last step's.
 
-    IDGL-Anchor (section 3.4), in O(N s) and never N x N, has R between nodes and s anchors in place
-    of A, and messages in two steps, ``f(A)`` becoming ``Delta^-1 R Lambda^-1 R^T``. The graph that
-    is regularised is the anchors', ``R^T Delta^-1 R`` [s, s]; the stopping rule compares R^(t).
-    Anchors are drawn once per run.
+    IDGL-Anchor (section 3.4), in O(N s), has R between nodes and s anchors, drawn once per run, in
+    place of A, and messages in two steps, ``f(A)`` becoming ``Delta^-1 R Lambda^-1 R^T``. The
+    anchors' graph ``R^T Delta^-1 R`` is regularised; the stopping rule compares R^(t). With all
+    nodes as anchors R is A, but a message takes two steps of IDGL's, ``f(A) f(A)``.
 
     Differs from the paper, or says what it does not: L_0 is D^-1/2 (A + I) D^-1/2, with the
     self-loops that all methods here have. A row without similarity receives zero, and its degree
     counts as EPS in the logarithm. Features are rows of unit length. Dropout is on the features
-    and on Z, which the next graph is learned from.
+    and on Z, which the next graph is learned from. Head weights start as Glorot's.
 
     Shapes:
         heads_x [m, D], heads_z [m, hidden]; A [N, N]; R [N, s], anchors [s], or [N] without
@@ -149,7 +144,7 @@ class IDGL(Competitor):
             anchors = torch.randperm(graph.num_nodes, generator=self.start)[: config.num_anchors]
             self.latent = AnchorGraph
         self.anchors = anchors.to(graph.y.device)
-        self.distances = squared_distances(dense(graph.x)[self.anchors])
+        self.distances = squared_distances(graph.x.to_dense()[self.anchors])
 
     def loss(self) -> Tensor:
         metric = replace(self.dropout, rate=self.config.metric_dropout)
@@ -194,7 +189,7 @@ class IDGL(Competitor):
         """
         x = drop_features(self.graph.x, dropout)
         squares = x.with_values(x.values.square()) if isinstance(x, SparseMatrix) else x.square()
-        keys, tiny = dense(x)[self.anchors].T, torch.finfo(self.heads_x.dtype).tiny  # [D, s]
+        keys, tiny = x.to_dense()[self.anchors].T, torch.finfo(self.heads_x.dtype).tiny  # [D, s]
         total = keys.new_zeros(self.graph.num_nodes, len(self.anchors))
         for weight in self.heads_x.square()[:, :, None]:  # [D, 1]
             length = squares @ weight  # squared, [N, 1]
@@ -211,10 +206,6 @@ class IDGL(Competitor):
         """Zero where it is at most epsilon; everything if that is 1, also a rounded 1 + 1e-7."""
         threshold = self.config.threshold
         return similarity.masked_fill(similarity <= threshold + (threshold >= 1), 0)
-
-
-def dense(x: SparseMatrix | Tensor) -> Tensor:
-    return x.to_dense() if isinstance(x, SparseMatrix) else x
 
 
 def squared_distances(x: Tensor) -> Tensor:
@@ -244,11 +235,9 @@ METHOD = Method(
     memory=idgl_memory,
     lighter="idgl-anchor",
 )
-ANCHOR_METHOD = Method(
-    family="structure",
+ANCHOR_METHOD = replace(
+    METHOD,
     summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
     config=IDGLAnchorConfig,
-    build=IDGL.build,
-    backbone="gcn",
-    memory=idgl_memory,
+    lighter=None,
 )

@@ -61,16 +61,15 @@ class VGCN(Competitor):
 
         mean_s ( - log p(Y | X, A_s) + beta KL_s(q || p) ) / |Y|,
 
-    where p(Y | X, A) is a two-layer GCN on D^-1/2 (A + I) D^-1/2 and KL_s is what draw s says of
-    the KL; per label, so that the penalty on the weights weighs what it does for a GCN. The
-    posterior starts at the prior. A prediction is the mean probability over ``eval_samples`` draws.
+    where p(Y | X, A) is a two-layer GCN on D^-1/2 (A + I) D^-1/2 and KL_s is the KL's estimate from
+    draw s. The posterior starts at the prior. A prediction is the mean probability over
+    ``eval_samples`` draws.
 
-    The paper draws anew for each prediction; here evaluation has fixed noise, in pairs L and -L
-    (both logistic), so that the scores of two epochs differ by their weights alone. A graph
-    without edges gets a kNN graph from the loader, which is the paper's no-graph setting.
-
-    The KL is least where alpha / tau = alpha_0 / tau_0: with tau < tau_0 the prior itself asks for
-    far more edges than rho_0 says (0.1 and 0.5: a tenth of all pairs), and training can fail.
+    Differs from the paper: the loss is per label, so that the penalty on the weights weighs what it
+    does for a GCN, and evaluation has fixed noise, in pairs L and -L (both logistic), so that the
+    scores of two epochs differ by their weights alone. The KL is least where
+    alpha / tau = alpha_0 / tau_0: with tau < tau_0 the prior itself asks for far more edges than
+    rho_0 says (0.1 and 0.5: a tenth of all pairs), and training can fail.
 
     Shapes:
         posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as :func:`symmetric`
@@ -101,7 +100,8 @@ class VGCN(Competitor):
 
     def prior_logits(self, like: Tensor) -> Tensor:
         """alpha_0: [M]."""
-        edge, other = map(_logit, (self.config.edge_probability, self.config.other_probability))
+        chances = self.config.edge_probability, self.config.other_probability
+        edge, other = (math.log(p) - math.log1p(-p) for p in chances)
         return torch.full_like(like, other).index_fill_(0, self.edges, edge)
 
     def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
@@ -117,7 +117,7 @@ class VGCN(Competitor):
         return propagate(drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
 
     def kl(self, drawn: Tensor, uniform: Tensor) -> Tensor:
-        """What one draw says of KL(q || p), of ``drawn`` = alpha + L and L = logit(uniform): [].
+        """Estimate KL(q || p) from one draw, ``drawn`` = alpha + L with L = logit(uniform): [].
 
         It is the same for y as for A, and y is logistic: log q(y) = log tau + log u(1 - u), which
         alpha does not move, and log p(y) = log tau_0 + log s(1 - s), s = sigmoid(x) of
@@ -177,10 +177,6 @@ def symmetric(pairs: Tensor, num_nodes: int) -> Tensor:
     second = F.pad(within.tril(), (0, b - a, 1, 0))
     upper = torch.cat([first + first.T, across], dim=1)
     return torch.cat([upper, torch.cat([across.T, second + second.T], dim=1)])
-
-
-def _logit(probability: float) -> float:
-    return math.log(probability) - math.log1p(-probability)
 
 
 def vgcn_memory(graph: Graph, config: VGCNConfig) -> int:

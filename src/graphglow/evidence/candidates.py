@@ -22,18 +22,18 @@ JOINED = {"cpu": 2**13, "cuda": 2**20}  # nodes whose pairs are brought together
 
 
 def node_blocks(rows: Tensor) -> list[range]:
-    """Places in parts: [N, D]."""
+    """Ranges of rows, one for each block: [N, D]."""
     step, end = NODES[rows.device.type], len(rows)
     return [range(start, min(start + step, end)) for start in range(0, end, step)]
 
 
 def pair_blocks(pairs: Tensor) -> list[Tensor]:
-    """[2, M] in parts."""
+    """Pairs [2, M] in blocks."""
     return list(torch.split(pairs, PAIRS[pairs.device.type], dim=1)) if pairs.shape[1] else []
 
 
 def with_beliefs(views: list[Tensor], channels: list[Channel]) -> list[Tensor]:
-    """Views [N, D], and what the channels say of classes, side by side, as one more of them."""
+    """Views [N, D], and the channels' class probabilities side by side as one more."""
     beliefs = torch.cat([c.probabilities.sqrt() for c in channels], 1)
     if beliefs.shape[1] == len(channels):  # one class
         return views
@@ -50,10 +50,10 @@ def find(known: Search, places: range) -> Tensor:
 def candidate_pairs(
     views: list[Tensor], others: Tensor, map_blocks: MapBlocks, fresh: bool = False
 ) -> tuple[Tensor, str]:
-    """Pairs that are the ``others`` or near in a view, once, as ``u < v``, sorted.
+    """Pairs ``u < v`` that are among the ``others`` or near in a view, each once, sorted.
 
-    Also how they were found. ``fresh``: without the others. One view after another: the rows of
-    its search are a copy.
+    Also how the nearest were found. ``fresh`` leaves the others out. One view is searched after
+    another, since the rows of a search are a copy.
 
     Shapes:
         views [N, D], others [2, K] as ``u < v`` -> [2, M] of the same type
@@ -70,10 +70,9 @@ def candidate_pairs(
 
 
 def tie_columns(view: Tensor) -> Tensor:
-    """A few random columns beside a view, so short that they only decide between equal rows.
+    """Random columns so short that they only decide between equal rows; zero rows get zeros.
 
     Without them rounding would decide, and many equal rows would all have the same few nearest.
-    Rows of zeros get zeros.
 
     Shapes:
         [N, D] -> [N, TIES]
@@ -85,9 +84,9 @@ def tie_columns(view: Tensor) -> Tensor:
 
 
 def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype, fresh: bool) -> Tensor:
-    """Sorted keys as pairs, each once, some nodes at a time: what is sorted is small.
+    """Merge sorted keys into pairs, each once, some nodes at a time so that sorts are small.
 
-    ``fresh``: without the first keys.
+    ``fresh`` leaves the first keys out.
 
     Shapes:
         [K] each -> [2, M]
@@ -107,14 +106,3 @@ def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype, fresh: bool) ->
         pairs.append(torch.stack([low, key - low * nodes]).to(dtype))
     found.clear()
     return torch.cat(pairs, 1)
-
-
-def nearest(rows: Tensor, k: int) -> Tensor:
-    """Each node and its ``k`` nearest others by cosine, as far as it is positive.
-
-    Shapes:
-        rows [N, D] unit -> [2, <= N k]
-    """
-    search = Search.of(rows)
-    blocks = [search.nearest(nodes, k) for nodes in node_blocks(rows)]
-    return torch.cat(blocks, 1) if blocks else rows.new_empty(2, 0, dtype=torch.int64)

@@ -19,9 +19,9 @@ FIRST, SECOND = -7_046_029_254_386_353_131, -4_658_895_280_553_007_687  # odd
 
 
 def content_order(data: Data) -> Tensor:
-    """Sort nodes by content, whatever the numbers of nodes and of classes: [N].
+    """Sort nodes by content; neither their numbers nor those of classes count: [N].
 
-    A class counts by the place of its first node in the order that features and edges make.
+    A class counts by its first node in the order that features and edges make.
     """
     graph = known_graph(data)
     place = by_content(graph, graph.seen[:0]).argsort()[graph.labelled]
@@ -33,8 +33,7 @@ def content_order(data: Data) -> Tensor:
 def by_content(graph: Graph, names: Tensor | None = None) -> Tensor:
     """Sort the nodes of a graph by content; ties stay as they were: [N].
 
-    ``names`` [C] are numbers of the classes in ``seen``, by default their own; with none of them
-    labels do not count.
+    ``names`` [C] number the classes in ``seen``; without any, labels do not count.
     """
     nodes = graph.num_nodes
     if nodes > MOST:
@@ -53,7 +52,7 @@ def by_content(graph: Graph, names: Tensor | None = None) -> Tensor:
 
 
 def reordered(data: Data, order: Tensor) -> Data:
-    """What an evidence learner or an auditor reads of a graph: node i is ``order[i]`` of it."""
+    """The parts of a graph that evidence is drawn from; node i is ``order[i]`` of it."""
     if len(order) > MOST:
         return data
     found = Data(num_nodes=len(order))
@@ -70,7 +69,7 @@ def reordered(data: Data, order: Tensor) -> Data:
 
 
 def _features(x: Tensor | None, nodes: int) -> Tensor:
-    """A number of each row, by the bits of its entries and their columns; zeros count 0: [N]."""
+    """Hash each row by its entries' bits and columns; zeros count 0: [N]."""
     code = torch.zeros(nodes, dtype=torch.int64)
     if x is None or x.numel() == 0:
         return code

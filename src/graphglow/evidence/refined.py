@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
+from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
 from graphglow.evidence.predictor import FinalRound, final_round, predict_classes
 from graphglow.evidence.rounds import (
@@ -42,9 +42,9 @@ LEAST_WEIGHT = 0.01
 class RefinedGraph:
     """The graph that comes out: edges above chance, each with weight and probability.
 
-    Edges are some of the candidates, ``pairs``, which hold each pair once; behind the first
-    ``num_candidates`` of them stand other pairs that were asked about, which never become edges.
-    ``edge_*`` list both directions of an edge.
+    Edges are some of the candidates, ``pairs``, each listed once. Behind the first
+    ``num_candidates`` stand other pairs that were asked about, which never become edges. ``edge_*``
+    list both directions of an edge.
 
     Shapes:
         edges [K] positions among pairs; pair_in_input [M], pair_log_odds [M] over chance;
@@ -52,7 +52,7 @@ class RefinedGraph:
     """
 
     known: GraphEvidence
-    """What both rounds know of the graph: evidence about any pair comes from it."""
+    """Views, channels and candidates of both rounds; evidence about any pair comes from it."""
     edges: Tensor
     num_candidates: int
     pair_in_input: Tensor
@@ -78,17 +78,13 @@ class RefinedGraph:
 
     @property
     def chance(self) -> float:
-        """How likely two random nodes are of one class: log-odds count from here."""
+        """Probability that two random nodes are of one class; log-odds count from here."""
         return self.graph.chance
 
     @property
     def search(self) -> str:
-        """How the nearest nodes were found: ``exact``, or in so many lists."""
+        """How the nearest nodes were found: ``exact``, or the number of lists."""
         return self.known.search
-
-    @property
-    def context(self) -> dict[str, float]:
-        return dict(zip(VOTED_CONTEXT, self.known.context.tolist(), strict=True))
 
     @property
     def channels(self) -> dict[str, Channel]:
@@ -130,7 +126,7 @@ class RefinedGraph:
 
     @property
     def input_edges(self) -> int:
-        """Different undirected edges of the input, self-loops left out."""
+        """Number of undirected edges of the input, without self-loops."""
         return len(self.graph.low)
 
     def adjacency(self) -> SparseMatrix:
@@ -138,7 +134,7 @@ class RefinedGraph:
         return normalised_adjacency(self.edge_index, self.edge_weight, self.num_nodes)
 
     def weights(self) -> Tensor:
-        """Of each edge, by its log-odds over chance; one that has none counts least: [K]."""
+        """Weight of each edge, by its log-odds over chance: [K]."""
         odds = self.pair_log_odds[self.edges]
         return torch.where(odds > 0, weights_of(odds), LEAST_WEIGHT)
 
@@ -147,7 +143,7 @@ class RefinedGraph:
         return replace(self, edges=self.edges[kept])
 
     def ranks(self) -> Tensor:
-        """The place of each edge among those of either end, the heaviest first, from 0: [2, K]."""
+        """Rank of each edge among those of either end, the heaviest is 0: [2, K]."""
         ends = self.known.pairs[:, self.edges].flatten().long()
         order = self.weights().repeat(2).argsort(descending=True, stable=True)
         order = order[ends[order].argsort(stable=True)]
@@ -170,12 +166,8 @@ def refine_graph(
 ) -> RefinedGraph:
     """Run both rounds of a frozen learner, score the pairs, and predict the classes.
 
-    Args:
-        learner: Frozen.
-        graph: The graph.
-        generator: Of projections.
-        also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
-        map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
+    ``also`` are pairs [2, K] to score besides the candidates; nothing else changes by them, nor by
+    ``map_blocks``, which computes the blocks of nodes and pairs.
     """
     first = first_round(graph, generator, map_blocks)
     known = with_vote(second_round(learner, first, map_blocks), map_blocks)
@@ -251,16 +243,11 @@ def _all_classes(graph: Graph, probabilities: Tensor) -> Tensor | None:
 def explain_pairs(
     learner: "EvidenceLearner", refined: RefinedGraph, which: Tensor
 ) -> dict[str, Tensor]:
-    """What each kind of evidence adds to the log-odds of pairs; all of it adds up to them.
+    """Share of each kind of evidence in the log-odds of some of ``refined.pairs``.
 
-    Evidence speaks in both rounds: what the first one makes of it is read by the second, so the
-    two are taken as one score. ``chance`` is the log-odds of two random nodes, ``this graph`` what
-    the context alone says, and ``labelled pairs`` the calibration by them.
-
-    Args:
-        learner: The one that refined the graph.
-        refined: What it made.
-        which: Positions among ``refined.pairs``.
+    The second round reads what the first makes of the evidence, so the two are taken as one score.
+    ``chance`` is the log-odds of two random nodes, ``this graph`` what the context alone adds, and
+    ``labelled pairs`` the calibration by them.
 
     Shapes:
         which [K] -> by name [K]; their sum is ``logit(pair_probability[which])``

@@ -1,8 +1,4 @@
-"""Files of a frozen prediction: what new nodes need of it, and nothing that follows from that.
-
-Stored are edges, labels, the views ``x`` and ``link``, the maps to them, the channels, and the
-edges of both refined graphs. The other views are products of these, made when a file is read.
-"""
+"""Files of a frozen prediction: what new nodes need of it, and nothing that follows from that."""
 
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -13,7 +9,7 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.frozen import FrozenGraph
+from graphglow.evidence.insertion import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.predictor import FinalRound, final_views
 from graphglow.evidence.refined import RefinedGraph
@@ -24,10 +20,9 @@ from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import LowRank
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
-KIND = "prediction"
-STATE_VERSION = 2
-"""Of what a file holds."""
+KIND, STATE_VERSION = "prediction", 3
 CLASSES = (Channel, FeatureEncoder, FinalRound, Graph, GraphEvidence, LowRank, RefinedGraph)
+STORED: dict[str, Any] = {kind.__name__: kind for kind in CLASSES}
 
 
 def save_state(
@@ -38,19 +33,22 @@ def save_state(
 ) -> None:
     """Write a frozen prediction and its learner as one safetensors file.
 
+    It holds edges, labels, the views ``x`` and ``link`` with the maps to them, the channels, and
+    the edges of both refined graphs. The other views are products of these, computed on reading.
+
     Args:
         path: Where to write; an existing file is replaced.
         frozen: What to write.
         more: Other tensors to keep in the file, by name.
         facts: Anything that JSON can hold, to keep with them.
     """
-    refined, known, final = frozen.refined, frozen.known, frozen.refined.final
-    learner, first = known.learner, known.first_weight
+    refined, known = frozen.refined, frozen.known
+    first, final, learner = known.first_weight, refined.final, known.learner
     assert learner is not None
-    absent: Any = None  # follows from the rest
     kept = torch.zeros_like(refined.pair_in_input)  # pairs that are edges of either graph
     kept[refined.edges] = True
     kept[: len(first)] |= first > 0
+    absent: Any = None  # follows from the rest
     bare = replace(
         refined,
         known=replace(
@@ -72,9 +70,8 @@ def save_state(
     state = {
         "version": STATE_VERSION,
         "learner": learner.facts(),
-        "refined": pack(bare, "refined", tensors),
-        "encoder": pack(known.graph.encoder, "encoder", tensors),
-        "floors": pack(frozen.floors, "floors", tensors),
+        "refined": _pack(bare, "refined", tensors),
+        "encoder": _pack(known.graph.encoder, "encoder", tensors),
         "known_channels": list(known.channels),
     }
     save_tensors(path, KIND, tensors, {"state": state, "facts": facts or {}})
@@ -94,14 +91,13 @@ def load_state(
             f"{path} must hold a prediction of state version {STATE_VERSION}; got version "
             f"{version!r} (predict again with this graphglow)"
         )
-    weights = within("learner", tensors)
+    weights, more = within("learner", tensors), within("more", tensors)
     learner = EvidenceLearner.from_tensors(weights, state["learner"], str(path)).to(device)
-    more = within("more", tensors)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-    refined: RefinedGraph = unpack(state["refined"], tensors)
+    refined: RefinedGraph = _unpack(state["refined"], tensors)
     known, final = refined.known, refined.final
     graph, weight = known.graph, known.first_weight
-    vars(graph)["encoded"] = (None, unpack(state["encoder"], tensors))
+    vars(graph)["encoded"] = (None, _unpack(state["encoder"], tensors))
     views = views_of(graph, known.views["x"], known.views["link"])
     first = adjacency_over(known.pairs[:, : len(weight)], weight, graph.num_nodes)
     channels = known.channels
@@ -114,34 +110,32 @@ def load_state(
         adjacency = refined.adjacency()
         views = final_views(known, adjacency)
         final = replace(final, known=known, adjacency=adjacency, views=views)
-    floors = unpack(state["floors"], tensors)
-    return FrozenGraph(replace(refined, final=final), floors), more, meta["facts"]
+    return FrozenGraph(replace(refined, final=final)), more, meta["facts"]
 
 
-def pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """Take a value apart: tensors go to ``tensors`` by name, JSON can hold what is returned."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"tensor": name}
+    if isinstance(value, list | tuple):
+        return [_pack(part, f"{name}.{i}", tensors) for i, part in enumerate(value)]
     if is_dataclass(value):
         parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {"class": type(value).__name__, "parts": pack(parts, name, tensors)["dict"]}
+        return {"class": type(value).__name__, "parts": _pack(parts, name, tensors)}
     if isinstance(value, dict):
-        return {"dict": {key: pack(part, f"{name}.{key}", tensors) for key, part in value.items()}}
-    if isinstance(value, list | tuple):
-        return [pack(part, f"{name}.{i}", tensors) for i, part in enumerate(value)]
+        return {key: _pack(part, f"{name}.{key}", tensors) for key, part in value.items()}
     return value
 
 
-def unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
-    """Put together what :func:`pack` took apart; tuples come back as lists."""
+def _unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
+    """Put together what :func:`_pack` took apart; tuples come back as lists."""
     if isinstance(packed, list):
-        return [unpack(part, tensors) for part in packed]
+        return [_unpack(part, tensors) for part in packed]
     if not isinstance(packed, dict):
         return packed
     if "tensor" in packed:
         return tensors[packed["tensor"]]
-    if "dict" in packed:
-        return {key: unpack(part, tensors) for key, part in packed["dict"].items()}
-    kind: Any = next(c for c in CLASSES if c.__name__ == packed["class"])
-    return kind(**{key: unpack(part, tensors) for key, part in packed["parts"].items()})
+    if "class" in packed:
+        return STORED[packed["class"]](**_unpack(packed["parts"], tensors))
+    return {key: _unpack(part, tensors) for key, part in packed.items()}

@@ -32,7 +32,7 @@ def check_graph(
     Completed means: float32 features, one column of ones where there are none, int64 labels and
     edges, a kNN graph over the features where there are no edges, both directions of every edge, of
     which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
-    class. Edges that came in one direction stay so in ``directed_edge_index``,
+    class. Edges given in one direction are kept in ``directed_edge_index``,
     ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A graph
     that has passed, and has not changed since, is not looked at again.
 
@@ -54,7 +54,7 @@ def check_graph(
         data.x = _checked_features(data.x)
         num_nodes = data.x.shape[0]
         y = torch.full((num_nodes,), -1) if data.y is None and not need_labels else data.y
-        data.y = checked_labels(y, num_nodes, data.get("class_names"), False)
+        data.y = checked_labels(y, num_nodes, data.get("class_names"))
         data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
         if weight is not None:
             data.edge_weight = weight
@@ -82,12 +82,12 @@ def is_checked(data: object) -> bool:
     """Whether this graph has passed :func:`check_graph` and has not changed since."""
     if not isinstance(data, Data) or "_checked" not in data.__dict__:
         return False
-    before, now = data.__dict__["_checked"], _parts(data)
-    return all(a is b and i == j for (a, i), (b, j) in zip(before, now, strict=True))
+    pairs = zip(data.__dict__["_checked"], _parts(data), strict=True)
+    return all(before is now and i == j for (before, i), (now, j) in pairs)
 
 
 def _parts(data: Data) -> list[tuple[object, int]]:
-    """What is checked, with the number of changes in place."""
+    """What is checked, each part with the number of its changes in place."""
     parts = [data.get(name) for name in CHECKED]
     return [(part, part._version if isinstance(part, Tensor) else 0) for part in parts]
 
@@ -181,9 +181,7 @@ def _checked_features(x: Tensor) -> Tensor:
     return x
 
 
-def checked_labels(
-    y: object, num_nodes: int, class_names: list[str] | None, need_labels: bool
-) -> Tensor:
+def checked_labels(y: object, num_nodes: int, class_names: list[str] | None) -> Tensor:
     """Labels as int64 on the CPU, -1 for unlabelled: [N] or [N, 1] -> [N]."""
     if not isinstance(y, Tensor):
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
@@ -204,8 +202,6 @@ def checked_labels(
     _need(high < num_nodes, f"y must hold classes below the node count {num_nodes}; got {high}")
     if class_names is not None and high >= len(class_names):
         raise InputError(f"class_names must name all {high + 1} classes of y; got {class_names}")
-    if need_labels:
-        _need_two_classes(y, class_names)
     return y
 
 
@@ -273,14 +269,6 @@ def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
         with_random_split(data, split_seed, by_class=True)
-        names = data.get("class_names") or range(int(data.y.max()) + 1)
-        seen = {-1, *data.y[data.train_mask].tolist()}
-        left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
-        if left:
-            warn(
-                f"no training node has the label {', '.join(left[:5])} in this random split, so "
-                "that it cannot be learned; another split seed or a split of your own can mend that"
-            )
     elif "train_mask" not in given or ("val_mask" not in given and need_validation):
         raise InputError(
             "a split must have training and validation nodes, train_mask and val_mask (or no mask "

@@ -1,6 +1,5 @@
 """Data sets by name: those of ``DATASETS``, of PyG by class path, and of OGB."""
 
-import ast
 import contextlib
 import inspect
 import io
@@ -8,7 +7,7 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, download_url, extract_zip
+from torch_geometric.utils import index_to_mask
 
 from graphglow.errors import InputError, did_you_mean
 from graphglow.graph.formats import read_npz
@@ -34,6 +34,11 @@ OGB_NAMES = ("ogbn-arxiv", "ogbn-products")
 """One class per node and one kind of node; the others are of another task."""
 OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+RAW_FILES = {
+    "citation": [f"ind.{{0}}.{part}" for part in PLANETOID_PARTS],
+    "social": ["data.mat"],
+}
+"""Planetoid (Yang et al., 2016), with the public split; Facebook-100 (Traud 2012)."""
 CORA = Path(__file__).with_name("cora.npz")
 """Comes with the package (cora_license.txt); made by benchmarks/pack_cora.py."""
 
@@ -67,10 +72,8 @@ class DatasetInfo(NamedTuple):
 
     def read(self, data_root: Path) -> Data:
         """The graph, not yet checked; without masks where the split is drawn by a seed."""
-        if self.kind == "citation":
-            return read_planetoid(self.name, data_root)
-        if self.kind == "social":
-            return read_facebook100(self.name, data_root)
+        if self.kind in RAW_FILES:
+            return read_raw(self.name, self.kind, data_root)
         if self.kind == "table":
             return read_table(self.name)
         seed = [row[0] for row in _ROWS if row[1] == "synthetic"].index(self.name)
@@ -80,28 +83,6 @@ class DatasetInfo(NamedTuple):
             homophily=self.homophily,
             seed=seed,
         )
-
-
-def read_planetoid(name: str, root: Path) -> Data:
-    """Read ``cora``, ``citeseer`` or ``pubmed`` with the public split (Yang et al., 2016).
-
-    Where the raw files of Cora are not in the data root, it is read from the package.
-    """
-    from torch_geometric.datasets import Planetoid
-
-    files = [f"ind.{name}.{part}" for part in PLANETOID_PARTS]
-    if name == "cora" and not _has_files(_raw_folder(root, name), files):
-        data = read_npz(CORA)
-        data.edge_index = data.edge_index.flip(0)  # both directions are there; in PyG's order
-        return data
-    return _read_raw(lambda home: Planetoid(home, name), root, name, files)
-
-
-def read_facebook100(name: str, root: Path) -> Data:
-    """Read one college (Traud 2012; Lim et al., 2021); its classes are the genders stated."""
-    from torch_geometric.datasets import LINKXDataset
-
-    return _read_raw(lambda home: LINKXDataset(home, name), root, name, ["data.mat"])
 
 
 def read_table(name: str) -> Data:
@@ -135,24 +116,21 @@ DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
 """Every known name (lower case) and what is known about it."""
 
 
-def _raw_folder(root: Path, name: str) -> Path:
-    """Where raw files are, or would be: the folder may be called ``Cora`` or ``cora``."""
-    found = [path for path in sorted(root.glob("*")) if path.name.lower() == name]
-    return (found[0] if found else root / name) / "raw"
-
-
-def _has_files(folder: Path, files: list[str]) -> bool:
-    return all((folder / file).is_file() for file in files)
-
-
-def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: list[str]) -> Data:
-    """Return the one graph that ``build`` makes of the ``files`` in ``root/name/raw``.
+def read_raw(name: str, kind: str, root: Path) -> Data:
+    """Read a graph of the paper from ``root/name/raw``, or ``root/Name/raw``, as PyG does.
 
     PyG writes ``processed/`` beside ``raw/``, so it works in a temporary folder that links to the
-    raw files. Where files are missing, PyG downloads them.
+    raw files. Where files are missing, PyG downloads them; Cora comes with this package.
     """
-    raw = _raw_folder(root, name)
-    complete = _has_files(raw, files)
+    from torch_geometric.datasets import LINKXDataset, Planetoid
+
+    folders = [path for path in sorted(root.glob("*")) if path.name.lower() == name]
+    raw = (folders[0] if folders else root / name) / "raw"
+    complete = all((raw / file.format(name)).is_file() for file in RAW_FILES[kind])
+    if name == "cora" and not complete:
+        data = read_npz(CORA)
+        data.edge_index = data.edge_index.flip(0)  # both directions are there; in PyG's order
+        return data
     rule = f"the raw files in {raw} must be those of the data set {name}; PyG cannot read them"
     if not complete:
         rule = (
@@ -165,7 +143,8 @@ def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: list[st
         if complete:
             (home / "raw").symlink_to(raw.resolve(), target_is_directory=True)
         with one_sentence(rule), _quiet():
-            data = _only_fields(build(temporary)[0])
+            build: Any = Planetoid if kind == "citation" else LINKXDataset
+            data = _only_fields(build(temporary, name)[0])
         if not complete:
             with contextlib.suppress(OSError):  # a root that cannot be written: again next time
                 shutil.copytree(home / "raw", raw, dirs_exist_ok=True)
@@ -242,11 +221,8 @@ def _arguments(given: str, path: str) -> dict[str, Any]:
                 f"Settings of {path} have {item!r}. Write KEY=VALUE,KEY=VALUE, none of them "
                 f"{', '.join(NOT_SETTABLE)}."
             )
-        word = value.capitalize() if value.lower() in ("true", "false") else value
-        try:
-            arguments[key] = ast.literal_eval(word)
-        except (ValueError, SyntaxError):  # text
-            arguments[key] = value
+        words = {"true": True, "false": False}
+        arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
     return arguments
 
 
@@ -260,11 +236,9 @@ def _choose_split(data: Data, seed: int) -> None:
     if data.get("train_mask") is None or data.get("val_mask") is not None or data.y.ndim != 1:
         return
     rest = ~data.train_mask & (data.y >= 0)
-    pool = rest if data.get("test_mask") is None else data.train_mask
-    nodes = pool.nonzero()[:, 0]
-    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))
-    data.val_mask = torch.zeros_like(data.train_mask)
-    data.val_mask[nodes[order[: max(1, len(nodes) // 4)]]] = True
+    pool = (rest if data.get("test_mask") is None else data.train_mask).nonzero()[:, 0]
+    order = torch.randperm(len(pool), generator=torch.Generator().manual_seed(seed))
+    data.val_mask = index_to_mask(pool[order[: max(1, len(pool) // 4)]], len(rest))
     if data.get("test_mask") is None:
         data.test_mask = rest & ~data.val_mask
     data.train_mask = data.train_mask & ~data.val_mask

@@ -17,8 +17,7 @@ class FeatureEncoder:
 
     Non-negative features of which most are zero are words: present or not, weighed by their inverse
     document frequency. Columns that fewer than two nodes have, or all, are left out: they say
-    nothing of a pair (the identity is such). Other features are numbers: columns are standardised
-    and constant ones left out.
+    nothing about a pair. Other features are numbers, standardised; constant ones are left out.
 
     Shapes:
         kept [D] of F columns; table [1, D]: idf of words, or [3, D]: the largest magnitude, then
@@ -36,8 +35,6 @@ class FeatureEncoder:
         cls, x: Tensor | None, num_nodes: int, device: torch.device | str = "cpu"
     ) -> tuple[Rows | None, "FeatureEncoder | None"]:
         """Unit rows of ``x`` [N, F], dense or sparse, and their encoder; None without features."""
-        if x is not None and not isinstance(x, Tensor):
-            raise InputError(f"x must be a tensor [N, F]; got {type(x).__name__}")
         if x is None or x.numel() == 0:
             return None, None
         if x.ndim != 2 or x.shape[0] != num_nodes:

@@ -31,10 +31,6 @@ LARGEST = 1e38
 """Magnitude of a number that float32 still holds."""
 FEWEST_ROWS, MOST_ROWS = 30, 5000
 """Training nodes on which a leak is looked for: of fewer nothing can be said."""
-MOST_ENTRIES = 500_000
-"""Entries of x that are looked at where columns have no names."""
-MOST_RELATED = 10
-"""Columns without names that are looked at closely."""
 LEAK_ACCURACY = 0.98
 LEAK_ERRORS = 0.2
 """A leak makes at most this share of the errors that the majority class makes."""
@@ -230,37 +226,24 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
 
 
 def warn_of_leaks(data: Data) -> None:
-    """Warn of columns that alone all but determine the training labels.
-
-    Columns of tables and attributes have names, and their categories are known; each column of a
-    bare ``x`` is taken as numbers. A graph that the check would refuse gets no warning.
-    """
-    encoding = data.get("feature_columns")
-    rows = _training_rows(data, MOST_ROWS if encoding else None)
-    if rows is None:
+    """Warn of columns, of a table or of attributes, that alone all but determine the labels."""
+    columns = data.get("feature_columns", {}).get("columns")
+    nodes = data.train_mask.nonzero()[:, 0]
+    nodes = nodes[:: max(1, -(-len(nodes) // MOST_ROWS))]
+    y = np.unique(data.y[nodes].numpy(), return_inverse=True)[1]
+    if not columns or len(y) < FEWEST_ROWS or y.max() == 0:
         return
-    x, y = rows
-    accuracies: dict[str, float] = {}
-    if encoding:
-        start = 0
-        for facts in encoding["columns"]:
-            part, start = x[:, start : start + width(facts)], start + width(facts)
-            accuracy = _by_category if "categories" in facts else _by_number
-            accuracies[repr(facts["name"])] = accuracy(part, y)
-    else:
-        accuracies = {f"{c} of x": _by_number(x[:, [c]], y) for c in _most_related(x, y)}
-    needed = needed_accuracy(y)
-    leaks = [f"{name} ({value:.1%})" for name, value in accuracies.items() if value >= needed]
+    parts = torch.split(data.x[nodes], [width(facts) for facts in columns], dim=1)
+    leaks = []
+    for facts, part in zip(columns, parts, strict=True):
+        accuracy = (_by_category if "categories" in facts else _by_number)(part.numpy(), y)
+        leaks += [f"{facts['name']!r} ({accuracy:.1%})"] if accuracy >= needed_accuracy(y) else []
     if leaks:
-        how = (
-            'left out: --columns leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
-            if encoding
-            else "better removed from x"
-        )
         what, say = ("columns", "each say") if len(leaks) > 1 else ("column", "says")
         warn(
             f"{what} {', '.join(leaks)} of {data.get('name') or 'the graph'} alone {say} the label "
-            f"of so many training nodes; what is not known before the label is {how}"
+            "of so many training nodes; what is not known before the label is left out: --columns "
+            'leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
         )
 
 
@@ -268,37 +251,6 @@ def needed_accuracy(y: np.ndarray) -> float:
     """The accuracy from which a column alone is a leak, given the training labels [n]."""
     majority = float(np.bincount(y).max()) / len(y)
     return max(LEAK_ACCURACY, 1 - LEAK_ERRORS * (1 - majority))
-
-
-def _training_rows(data: Data, most: int | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Features and labels of at most so many training nodes [n, F], [n], if they can be judged."""
-    x, y, train = data.get("x"), data.get("y"), data.get("train_mask")
-    if not isinstance(x, Tensor) or not isinstance(y, Tensor) or x.is_complex() or x.ndim != 2:
-        return None
-    if y.is_floating_point() or y.dtype == torch.bool or y.shape != x.shape[:1]:
-        return None
-    known = y >= 0
-    if isinstance(train, Tensor) and train.shape == y.shape:
-        known = known & train.bool()
-    nodes = known.nonzero()[:, 0]
-    most = most or min(MOST_ROWS, max(FEWEST_ROWS, MOST_ENTRIES // max(1, x.shape[1])))
-    nodes = nodes[:: max(1, -(-len(nodes) // most))]
-    x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
-    rows = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu().numpy()
-    labels = np.unique(y[nodes].cpu().numpy(), return_inverse=True)[1]
-    usable = len(labels) >= FEWEST_ROWS and labels.max() > 0 and np.isfinite(rows).all()
-    return (rows, labels) if usable else None
-
-
-def _most_related(x: np.ndarray, y: np.ndarray) -> list[int]:
-    """Columns whose ranks differ most between classes: [n, F], [n]."""
-    from scipy.stats import rankdata
-    from sklearn.feature_selection import f_classif
-
-    with warnings.catch_warnings(), np.errstate(all="ignore"):  # about constant columns
-        warnings.simplefilter("ignore")
-        score = np.nan_to_num(f_classif(rankdata(x, axis=0), y)[0], posinf=np.inf)
-    return sorted(np.argsort(-score, kind="stable")[:MOST_RELATED].tolist())
 
 
 def _by_category(one_hot: np.ndarray, y: np.ndarray) -> float:

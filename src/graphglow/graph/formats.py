@@ -77,7 +77,7 @@ def apply_split_file(data: Data, path: str | Path) -> Data:
     return data
 
 
-def read_npz(path: Path, need_labels: bool = True) -> Data:
+def read_npz(path: Path) -> Data:
     """Read a graph as ``x``, ``y``, ``edge_index`` and so on, or in the field's sparse convention.
 
     That is ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape`` of a CSR adjacency,
@@ -86,7 +86,7 @@ def read_npz(path: Path, need_labels: bool = True) -> Data:
     """
     arrays = read_npz_arrays(path, "the graph file")
     if not arrays.keys() & SPARSE:
-        return graph_from_fields(arrays, str(path), need_labels)
+        return graph_from_fields(arrays, str(path))
     other = ("adj_", "attr_", "labels")
     fields: dict[str, Any] = {n: arrays[n] for n in arrays if not n.startswith(other)}
     adjacency = _csr(arrays, "adj", path)
@@ -99,7 +99,7 @@ def read_npz(path: Path, need_labels: bool = True) -> Data:
     else:
         warn(f"{path} holds no attributes: each node is a feature of its own")
         fields["x"] = np.eye(adjacency.shape[0], dtype=np.float32)
-    return graph_from_fields(fields, str(path), need_labels)
+    return graph_from_fields(fields, str(path))
 
 
 def _csr(arrays: Mapping[str, np.ndarray], name: str, path: Path) -> Any:
@@ -123,7 +123,7 @@ def _edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(ends), None if plain else torch.from_numpy(weight.astype(np.float64))
 
 
-def read_pt(path: Path, need_labels: bool = True) -> Data:
+def read_pt(path: Path) -> Data:
     """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
     path = existing_file(path, "the graph file")
     rule = f"{path} holds no torch_geometric Data and no dict of tensors"
@@ -138,27 +138,25 @@ def read_pt(path: Path, need_labels: bool = True) -> Data:
         fields = content.to_dict() if isinstance(content, Data) else content
     if not isinstance(fields, dict):
         raise InputError(f"{rule}, but a {type(content).__name__}.")
-    return graph_from_fields(fields, str(path), need_labels)
+    return graph_from_fields(fields, str(path))
 
 
-def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool = True) -> Data:
+def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
     """Make a graph, not yet checked, from arrays or tensors by name; ``what`` names it in errors.
 
     Shapes:
         x [N, D], y [N] (integers, or text: then ``class_names`` is set), edge_index [2, E],
         edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
     """
-    if fields.get("x") is None or (need_labels and fields.get("y") is None):
-        held = sorted(str(name) for name, value in fields.items() if value is not None)
-        found = ", ".join(held[:10]) or "nothing"
-        raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
     for name in set(map(str, fields)) - NAMES:  # a random split would be used in place of "tarin"
         if near := did_you_mean(name, NAMES - set(fields), 0.75):
             raise InputError(f"{what} has {name!r}{near}, which is not read. Rename it.")
+    if "x" not in fields:
+        raise InputError(f"{what} must hold x; got {', '.join(sorted(map(str, fields))[:10])}")
     data = Data()
     for name in TENSORS:
         value = fields.get(name)
-        if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "US":
+        if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "USOf":
             text = np.char.decode(value, "utf-8", "replace") if value.dtype.kind == "S" else value
             data.y, data.class_names = encode_labels(text.reshape(-1), f"y of {what}")
         elif value is not None:
@@ -201,8 +199,8 @@ def is_networkx(source: object) -> bool:
     return networkx is not None and isinstance(source, networkx.Graph)
 
 
-def read_graphml(path: Path, need_labels: bool = True, columns: Columns | None = None) -> Data:
-    """Read a graph, not yet checked, from a GraphML file."""
+def read_graphml(path: Path) -> Any:
+    """Read a NetworkX graph from a GraphML file."""
     import networkx as nx
 
     with (
@@ -211,12 +209,11 @@ def read_graphml(path: Path, need_labels: bool = True, columns: Columns | None =
     ):
         warnings.simplefilter("ignore")  # NetworkX's about what it leaves out
         graph = nx.read_graphml(path)
-    return from_networkx(graph, str(path), columns, need_labels)
+    graph.name = ""
+    return graph
 
 
-def from_networkx(
-    graph: Any, name: str, columns: Columns | None = None, need_labels: bool = True
-) -> Data:
+def from_networkx(graph: Any, name: str, columns: Columns | None = None, **settings: Any) -> Data:
     """Turn a NetworkX graph into a ``Data``, not yet checked: its attributes are two tables.
 
     Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
@@ -248,7 +245,7 @@ def from_networkx(
         open_table(frame, name),
         open_table(edges, f"the edges of {name}"),
         columns={**chosen, "category": roles.category, "leave_out": roles.leave_out},
-        need_labels=need_labels,
+        **settings,
     )
     if "x" in read:
         data.x = _vectors(attributes, name)
@@ -306,16 +303,11 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
         with one_sentence("x must hold numbers [N, D]; got others"):
             array = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
         x = torch.from_numpy(array)
-    data = Data(x=x, num_nodes=shape[0])
-    data.edge_index, weight = _edges_of(adjacency)
-    if weight is not None:
-        data.edge_weight = weight
-    if y is None or isinstance(y, Tensor):
-        data.y = y
-    elif (labels := np.asarray(y)).dtype.kind in "biu":
-        data.y = torch.from_numpy(labels.astype(np.int64))
-    else:
-        data.y, data.class_names = encode_labels(labels.reshape(-1), "y")
+    edges, weight = _edges_of(adjacency)
+    y = y if y is None or isinstance(y, Tensor) else np.asarray(y)
+    fields = {"x": x, "y": y, "edge_index": edges, "edge_weight": weight}
+    data = graph_from_fields(fields, "the arguments")
+    data.num_nodes = shape[0]
     return data
 
 

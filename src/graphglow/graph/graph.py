@@ -1,11 +1,4 @@
-"""The one internal graph: checked, on one device, its matrices computed when they are asked for.
-
-The normalised adjacency is built where the edges are, in O(E) memory. Undirected edges are numbered
-``low * N + high`` and sorted once. In row u of the result stand the neighbours below u, u itself,
-and the neighbours above u. Edges sorted by (low, high) give the last part in order; a stable sort
-by ``high`` gives the first; so every entry's place is known by counting, and the two directions of
-an edge are the same number bit by bit.
-"""
+"""The one internal graph: checked, on one device, its matrices computed when they are asked for."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,9 +27,8 @@ UNLABELLED_PRIOR = 0.25
 class Graph:
     """A graph as GNNs, competitors and the evidence learner read it; nothing is N x N dense.
 
-    The fields are what is known; everything else follows from them, is computed at its first use
-    and kept. GNNs read ``x`` and ``adj``; evidence reads ``features``, ``links`` and the labels
-    of ``train`` (``labelled``, ``classes``, ``seen``, ``prior``) and no others.
+    Everything else follows from the fields, is computed at its first use and kept. GNNs read ``x``
+    and ``adj``; evidence reads ``features``, ``links`` and the labels of ``train`` and no others.
 
     Shapes:
         raw_x [N, F] dense or sparse, on any device, or None; low, high [M]: each edge once,
@@ -53,7 +45,7 @@ class Graph:
     val: Tensor
     test: Tensor
     num_classes: int
-    """As the user counts: those without a training node too."""
+    """Those without a training node too."""
     name: str = "graph"
 
     @property
@@ -78,8 +70,6 @@ class Graph:
     def adj(self) -> SparseMatrix:
         """D^-1/2 (A + I) D^-1/2: [N, N]."""
         return adjacency_of(self.low, self.high, self.weight, self.num_nodes)
-
-    # -- features and labels as evidence reads them
 
     @cached_property
     def encoded(self) -> tuple[Rows | None, FeatureEncoder | None]:
@@ -127,8 +117,6 @@ class Graph:
         if len(self.seen) == 0:
             return UNLABELLED_PRIOR
         return float(self.prior.square().sum().clamp(0.01, 0.99))
-
-    # -- matrices of the edges
 
     @cached_property
     def entries(self) -> tuple[Tensor, Tensor]:
@@ -189,10 +177,7 @@ class Graph:
 
     @cached_property
     def hops(self) -> tuple[SparseMatrix, SparseMatrix]:
-        """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern.
-
-        In a social graph half of all nodes can be two steps away; that one is dense.
-        """
+        """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern."""
         one = self.links
         parts = (np.ones(len(one.col), np.int64), one.col.cpu().numpy(), one.crow.cpu().numpy())
         pattern = sp.csr_array(parts, shape=one.shape)
@@ -202,7 +187,7 @@ class Graph:
         crow, col = (torch.from_numpy(a).to(one.col.device) for a in (two.indptr, two.indices))
         far = SparseMatrix.symmetric(crow, col, one.values.new_ones(two.nnz), self.num_nodes)
         two_steps = _symmetrically_normalised(far)
-        crowded = two_steps.density > DENSE_ABOVE
+        crowded = two_steps.density > DENSE_ABOVE  # as in social graphs
         return _symmetrically_normalised(one), two_steps.with_dense() if crowded else two_steps
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Graph":
@@ -249,7 +234,7 @@ def training_graph(data: Data) -> Graph:
 
 
 def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
-    """Take from a ``Data`` what it has; ``x``, ``edge_index``, ``y`` and masks may be absent.
+    """Turn a ``Data`` into a :class:`Graph`; ``x``, ``edge_index``, ``y`` and masks may be absent.
 
     Without a ``train_mask`` every node with a label is a training node.
     """
@@ -259,9 +244,8 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
     low, high, weight = undirected_edges(edge_index.to(device), weight, num_nodes)
     y = torch.full((num_nodes,), -1)
     if data.y is not None:
-        y = checked_labels(data.y, num_nodes, None, need_labels=False)
+        y = checked_labels(data.y, num_nodes, None)
     train, val, test = (_labelled(data, name, y).to(device) for name in MASKS)
-    names = data.get("class_names")
     return Graph(
         raw_x=data.x,
         low=low,
@@ -271,13 +255,13 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
         train=train,
         val=val,
         test=test,
-        num_classes=max(int(y.max()) + 1, len(names) if names else 0),
+        num_classes=max(int(y.max()) + 1, len(data.get("class_names") or ())),
         name=str(data.get("name", "graph")),
     )
 
 
 def known_graph(data: Data, device: torch.device | str = "cpu") -> Graph:
-    """:func:`graph_of` what may be known: labels outside of the training nodes are hidden."""
+    """Return :func:`graph_of` with labels outside of the training nodes hidden."""
     graph = graph_of(data, device)
     y, nothing = torch.full_like(graph.y, -1), graph.train[:0]
     y[graph.train] = graph.y[graph.train]
@@ -286,24 +270,20 @@ def known_graph(data: Data, device: torch.device | str = "cpu") -> Graph:
 
 
 def _num_nodes(data: Data) -> int:
-    count = data.get("num_nodes")
-    for values in (data.x, data.y, data.get("train_mask")):
-        if isinstance(values, Tensor):
-            count = int(values.shape[0])
-            break
-    if count is None:
+    parts = [data.x, data.y, data.get("train_mask")]
+    counts = [len(part) for part in parts if isinstance(part, Tensor)] + [data.get("num_nodes")]
+    if counts[0] is None:
         raise InputError("a graph must have x, y or num_nodes; got none of them")
-    if count < 1:
+    if counts[0] < 1:
         raise InputError("a graph must have at least one node; got none")
-    return int(count)
+    return int(counts[0])
 
 
 def _labelled(data: Data, name: str, y: Tensor) -> Tensor:
     """The labelled nodes in a mask; for training without a mask all of them: [L]."""
     mask = data.get(name)
     if mask is None:
-        known = (y >= 0) if name == "train_mask" else torch.zeros_like(y, dtype=torch.bool)
-        return known.nonzero()[:, 0]
+        mask = torch.full_like(y, name == "train_mask", dtype=torch.bool)
     if mask.dtype != torch.bool:
         raise InputError(f"{name} must be boolean; got {mask.dtype}")
     if mask.shape != y.shape:
@@ -349,13 +329,8 @@ def normalised_adjacency(
 ) -> SparseMatrix:
     """Build ``D^-1/2 (A + I) D^-1/2`` of the undirected graph, on the device of ``edge_index``.
 
-    Both directions of an edge count as one, duplicates too (the largest weight holds), and
-    self-loops of the input are replaced by those of ``I``.
-
-    Args:
-        edge_index: Edges in any order and direction.
-        edge_weight: Non-negative; an edge of weight 0 is none.
-        num_nodes: N.
+    Both directions of an edge count as one, duplicates too (the largest weight holds), an edge of
+    weight 0 is none, and self-loops of the input are replaced by those of ``I``.
 
     Shapes:
         edge_index [2, E], edge_weight [E] or None -> [N, N] with N + 2 M entries, M <= E
@@ -364,35 +339,21 @@ def normalised_adjacency(
 
 
 def adjacency_of(low: Tensor, high: Tensor, weight: Tensor | None, num_nodes: int) -> SparseMatrix:
-    """The same from edges that are listed once, as ``low < high``, sorted: [M], [M], [M]."""
-    node = torch.arange(num_nodes + 1, dtype=low.dtype, device=low.device)
-    order = high.argsort(stable=True)
-    above = torch.searchsorted(low, node)  # [N + 1] where edges begin that lead above a node
-    below = torch.searchsorted(high[order], node)
-    crow = above + below + node
-    if weight is None:
-        degree = crow.diff().double()
-    else:
-        heavy = weight.double()
-        degree = torch.bincount(low, heavy, num_nodes) + torch.bincount(high, heavy, num_nodes)
-        degree += 1
-        del heavy
-    scale = degree.rsqrt()
-    value = scale[low].mul_(scale[high])  # [M]
-    value = (value if weight is None else value.mul_(weight)).float()
+    """The same from edges that are listed once, as ``low < high``: [M], [M], [M].
 
-    diagonal = crow[:-1] + below.diff()  # [N] place of (u, u)
-    col = low.new_empty(num_nodes + 2 * len(low))
-    values = value.new_empty(len(col))
-    col[diagonal] = node[:-1]
-    values[diagonal] = degree.reciprocal().float()
-    place = (diagonal + 1 - above[:-1])[low].add_(_positions(low))
-    col[place] = high
-    values[place] = value
-    place = (crow - below)[high[order]].add_(_positions(high))
-    col[place] = low[order]
-    values[place] = value[order]
-    return SparseMatrix.symmetric(crow, col, values, num_nodes)
+    Both directions of an edge get the same number, so that the result is symmetric bit by bit.
+    """
+    node = torch.arange(num_nodes, device=low.device)
+    heavy = None if weight is None else weight.double()
+    degree = torch.bincount(low, heavy, num_nodes) + torch.bincount(high, heavy, num_nodes) + 1
+    scale = degree.double().rsqrt()
+    value = scale[low] * scale[high]  # [M]
+    value = (value if weight is None else value * weight).float()
+    row, col = torch.cat([low, high, node]), torch.cat([high, low, node])
+    values = torch.cat([value, value, degree.double().reciprocal().float()])
+    key, order = (row * num_nodes + col).sort()
+    crow = torch.searchsorted(key, torch.arange(num_nodes + 1, device=low.device) * num_nodes)
+    return SparseMatrix.symmetric(crow, col[order], values[order], num_nodes)
 
 
 def undirected_edges(
@@ -421,7 +382,3 @@ def undirected_edges(
         weight = weight[keep]
     width = torch.int32 if num_nodes < 2**31 else torch.int64
     return low[keep].to(width), high[keep].to(width), weight
-
-
-def _positions(like: Tensor) -> Tensor:
-    return torch.arange(len(like), device=like.device)

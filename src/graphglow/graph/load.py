@@ -39,13 +39,13 @@ from graphglow.graph.write import own_classes
 from graphglow.linalg.rows import entries
 from graphglow.storage import existing_file
 
-READERS: dict[str, Callable[[Path, bool], Data]] = {
+READERS: dict[str, Callable[[Path], Any]] = {
     ".pt": formats.read_pt,
     ".pth": formats.read_pt,
     ".npz": formats.read_npz,
     ".graphml": formats.read_graphml,
 }
-"""Suffix -> reader, which is told whether a graph without labels is an error."""
+"""Suffix -> reader of a ``Data``, or of a NetworkX graph."""
 ACCEPTED = (
     ".pt, .npz, .graphml, a folder with a nodes table and an edges table (csv, parquet), "
     "NODES.csv+EDGES.csv, or a nodes table alone"
@@ -90,26 +90,39 @@ def load_graph(
         A new ``Data`` with ``x``, ``y``, ``edge_index``, ``train_mask``, ``val_mask``,
         ``test_mask``, ``name``, ``class_names`` (text), ``split`` (``public``, ``own``,
         ``file:PATH`` or ``random seed K``) and, where the source has them, ``edge_weight`` and
-        ``node_id``. Every edge stands in both directions; edges that came in one stay so in
-        ``directed_edge_index``, and ``directed_edge_weight``.
+        ``node_id``. Every edge comes in both directions; edges given in one are kept in
+        ``directed_edge_index`` and ``directed_edge_weight``.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
-    tables: dict[str, Any] = {
-        "columns": columns,
-        "need_labels": need_labels,
-        "skip_unknown_edges": skip_unknown_edges,
-    }
     if (x is not None or y is not None) and not issparse(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix, not with a {type(source).__name__}. Leave "
             "them out, or set data.x and data.y."
         )
-    if isinstance(source, str | Path):
-        data = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
+    settings: dict[str, Any] = {
+        "columns": columns,
+        "need_labels": need_labels,
+        "skip_unknown_edges": skip_unknown_edges,
+    }
+    by_name, name = isinstance(source, str | Path), "graph"
+    if (tables := _tables_of(source)) is not None:
+        data = read_tables(*tables, **settings)
+        name = _name_of(tables[0]) if by_name else name
     else:
-        data = _read_object(source, x, y, tables)
+        if by_name:
+            data, name = _read_name_or_path(source, data_folder(data_root), split_seed)
+        else:
+            data = _read_object(source, x, y)
+        if formats.is_networkx(data):
+            data = formats.from_networkx(data, str(data.name or name), **settings)
+        elif columns:
+            raise InputError(
+                f"{source if by_name else type(source).__name__} has no columns to choose. Leave "
+                "columns out: they are for tables, and for attributes of NetworkX and GraphML."
+            )
+    data.name = str(data.get("name") or name)
     if split_file is not None:
         data = formats.apply_split_file(data, split_file)
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
@@ -121,7 +134,7 @@ def load_graph(
 
 
 def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
-    """Return a ``Data`` as it is, anything else by :func:`load_graph`; warn of leaks.
+    """Return a ``Data`` as it is, anything else by :func:`load_graph`.
 
     With ``split`` one is drawn where there are labels and no mask, with a warning.
     """
@@ -132,8 +145,6 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
             warn_of_drawn_split(data)
         return data
     data = copy.copy(one_graph(source))
-    if not isinstance(data.get("split"), str):  # it has not come through load_graph
-        warn_of_leaks(data)
     y = data.get("y")
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
@@ -146,7 +157,7 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
 
 
 def warn_of_drawn_split(data: Data) -> None:
-    """Say which nodes were drawn for what, if they were."""
+    """Warn that a split was drawn, if it was."""
     if str(data.get("split", "")).startswith("random") and bool(data.train_mask.any()):
         train, val, test = (int(data[name].sum()) for name in MASKS)
         warn(
@@ -156,7 +167,7 @@ def warn_of_drawn_split(data: Data) -> None:
 
 
 def without_drawn_split(data: Data) -> Data:
-    """The graph less a split that it did not bring along: then every label is given."""
+    """Drop a split that was drawn: then every label may be read."""
     if str(data.get("split", "")).startswith("random"):
         for name in (*MASKS, "split"):
             data.pop(name, None)
@@ -164,7 +175,7 @@ def without_drawn_split(data: Data) -> Data:
 
 
 def warn_of_made_edges(data: Data) -> None:
-    """Say that edges were made, if they were."""
+    """Warn that edges join nearest neighbours because none were given."""
     if data.get("knn_graph"):
         warn(f"{data.name} has no edges of its own: those between nearest neighbours stand in")
 
@@ -174,64 +185,61 @@ def data_folder(data_root: str | Path | None) -> Path:
     return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
 
 
-def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
+def _tables_of(source: Any) -> tuple[Any, Any] | None:
+    """The tables of nodes and of edges, where a source is such."""
+    if isinstance(source, str | Path):
+        known = isinstance(source, str) and source.lower() in DATASETS
+        return None if known else tables_at(str(source))
     pair = (source, None) if is_frame(source) else source
-    pair = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (None, None)
-    if pair[0] is not None and all(isinstance(t, str | Path | None) or is_frame(t) for t in pair):
-        data = read_tables(*pair, **tables)
-        data.name = "graph"
-        return data
-    if formats.is_networkx(source):
-        name = str(source.name or "graph")
-        data = formats.from_networkx(source, name, tables["columns"], tables["need_labels"])
-        data.name = name
-        return data
-    _refuse_columns(type(source).__name__, tables["columns"])
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or pair[0] is None:
+        return None
+    right = all(isinstance(table, str | Path | None) or is_frame(table) for table in pair)
+    return (pair[0], pair[1]) if right else None
+
+
+def _name_of(path: Path) -> str:
+    return path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
+
+
+def _read_object(source: Any, x: Any, y: Any) -> Any:
+    """A graph, not yet checked; one of NetworkX as it is."""
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
-    if isinstance(source, BaseData):
-        data = one_graph(source).clone()
-        data.pop("split", None)
-    elif issparse(source):
-        data = formats.from_scipy(source, x=x, y=y)
-    elif type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
-        data = formats.from_dgl(source)
-    else:
+    if formats.is_networkx(source):
+        return source
+    if issparse(source):
+        return formats.from_scipy(source, x=x, y=y)
+    if type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
+        return formats.from_dgl(source)
+    if not isinstance(source, BaseData):
         raise InputError(
             f"A {type(source).__name__} is no graph. Give a name, a path, a pair of tables, a "
             "torch_geometric Data, or a NetworkX graph, DGL graph or SciPy sparse matrix."
         )
-    data.name = str(data.get("name") or "graph")
+    data = one_graph(source).clone()
+    data.pop("split", None)
     return data
 
 
-def _read_name_or_path(
-    source: str | Path, root: Path, split_seed: int, tables: dict[str, Any]
-) -> Data:
+def _read_name_or_path(source: str | Path, root: Path, split_seed: int) -> tuple[Any, str]:
+    """A graph, not yet checked, and its name; one of NetworkX as it is."""
     given, name = str(source), str(source).lower()
     path = Path(os.path.expanduser(given))
     check_source(given)
     if name in DATASETS and (isinstance(source, str) or not os.path.exists(path)):
         data = DATASETS[name].read(root)
         data.split = "public"  # if it has one
-        with_random_split(data, split_seed)
-    elif (pair := tables_at(given)) is not None:
-        data = read_tables(*pair, **tables)
-        first = path if os.path.exists(path) else pair[0]
-        data.name = _stem(first)
-        return data
-    elif given and os.path.exists(path):
-        data = _read_file(path, tables)
-        data.name = path.stem
-        return data
-    elif name.startswith(OGB):
-        data, name = read_ogb(given, root), given.removeprefix(OGB)
+        return with_random_split(data, split_seed), name
+    if given and os.path.exists(path):
+        reader = READERS.get(existing_file(path, "a graph file").suffix.lower())
+        if reader is None:
+            raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
+        return reader(path), path.stem
+    if name.startswith(OGB):
+        data = read_ogb(given, root)
         data.split = "public"
-    else:
-        data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
-    _refuse_columns(given, tables["columns"])
-    data.name = name
-    return data
+        return data, given.removeprefix(OGB)
+    return read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
 
 
 def check_source(source: str) -> None:
@@ -252,38 +260,14 @@ def check_source(source: str) -> None:
     )
 
 
-def _stem(path: Path) -> str:
-    return path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
-
-
-def _refuse_columns(source: str, columns: Columns | None) -> None:
-    if columns:
-        raise InputError(
-            f"{source} has no columns to choose. Leave columns out: they are for tables, and for "
-            "attributes of NetworkX and GraphML."
-        )
-
-
-def _read_file(path: Path, tables: dict[str, Any]) -> Data:
-    """Read a graph, not yet checked, from a file that exists and is no table."""
-    existing_file(path, "a graph file")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
-    if reader is formats.read_graphml:
-        return formats.read_graphml(path, tables["need_labels"], tables["columns"])
-    _refuse_columns(str(path), tables["columns"])
-    return reader(path, tables["need_labels"])
-
-
 def describe(data: Any) -> dict[str, Any]:
     """Count nodes, edges, degrees and classes, and say how alike neighbours are.
 
-    ``edges`` counts each undirected edge once, and no self-loop, as all counts for people do.
-    ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
-    are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
-    Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
-    such nodes or they have one class.
+    ``edges`` counts each undirected edge once, and no self-loop. ``homophily`` is the share of
+    edges within a class; ``homophily_over_chance`` is 0 where classes are joined as chance would
+    and 1 where all edges are within (class-insensitive edge homophily). Both are over all nodes
+    whose label is known, test nodes too, and None where no edge joins two such nodes or they have
+    one class.
 
     Args:
         data: A ``Data``, or anything else that :func:`graphglow.load_graph` takes.
@@ -293,8 +277,8 @@ def describe(data: Any) -> dict[str, Any]:
     y, known = graph.y, graph.y >= 0
     pairs = torch.stack([graph.links.col, entries(graph.links)[0].int()]).long()
     among, _ = subgraph(known, pairs, relabel_nodes=True, num_nodes=graph.num_nodes)
-    alike = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
-    told = among.numel() > 0 and int(y[known].min()) < int(y[known].max())
+    methods = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
+    comparable = among.numel() > 0 and int(y[known].min()) < int(y[known].max())
     names = own_classes(data, int(y.max()) + 1)
     x = data.get("x")
     return {
@@ -313,7 +297,7 @@ def describe(data: Any) -> dict[str, Any]:
             connected_components(to_scipy_sparse_matrix(pairs, num_nodes=graph.num_nodes))[0]
         ),
         **{
-            name: float(homophily(among, y[known], method=method)) if told else None
-            for name, method in alike.items()
+            name: float(homophily(among, y[known], method=method)) if comparable else None
+            for name, method in methods.items()
         },
     }

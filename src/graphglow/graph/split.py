@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import index_to_mask
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
@@ -26,41 +27,37 @@ def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
     Training has a node of every class if it has at least as many nodes as there are classes; a
     class of two has its other node in validation or test.
-
-    Shapes:
-        y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
     """
     order = _shuffled(y, seed)
-    _, code, count = torch.unique(y[order], return_inverse=True, return_counts=True)
-    by_class = code.argsort(stable=True)
-    first = count.cumsum(0) - count  # where each class begins
-    rank = torch.empty_like(code)
-    rank[by_class] = torch.arange(len(order)) - first.repeat_interleave(count)
-    share = (rank + 0.5) / count[code]  # below 1 / 2 for half of each class
+    rank, count = _rank_in_class(y[order])
+    share = (rank + 0.5) / count  # below 1 / 2 for half of each class
     share[rank == 0] = 0  # one of each class comes first
     return split_in_parts(order[share.argsort(stable=True)])
 
 
 def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the labelled nodes into a few of each class, a quarter of the rest, and the rest.
-
-    Shapes:
-        y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
-    """
-    if per_class < 1:
-        raise InputError(f"per_class must be >= 1; got {per_class}")
+    """Split the labelled nodes into a few of each class, a quarter of the rest, and the rest."""
+    at_least("per_class", per_class, 1)
     order = _shuffled(y, seed)
-    classes = torch.nn.functional.one_hot(y[order])  # [n, C]
-    rank = classes.cumsum(0)[torch.arange(len(order)), y[order]]  # 1, 2, .. within each class
-    train, rest = order[rank <= per_class], order[rank > per_class]
+    rank, _ = _rank_in_class(y[order])
+    train, rest = order[rank < per_class], order[rank >= per_class]
     val, test = torch.tensor_split(rest, [len(rest) // 4])
     return train.sort()[0], val.sort()[0], test.sort()[0]
 
 
 def _shuffled(y: Tensor, seed: int) -> Tensor:
-    """The labelled nodes, in an order that the seed says."""
+    """The labelled nodes, in random order."""
     labelled, seed = (y >= 0).nonzero()[:, 0], at_least("the seed of a split", seed, 0)
     return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+
+
+def _rank_in_class(y: Tensor) -> tuple[Tensor, Tensor]:
+    """0, 1, .. within each class, and the size of the class: [n], [n]."""
+    _, code, count = torch.unique(y, return_inverse=True, return_counts=True)
+    first = count.cumsum(0) - count  # where each class begins, sorted by class
+    rank = torch.empty_like(code)
+    rank[code.argsort(stable=True)] = torch.arange(len(y)) - first.repeat_interleave(count)
+    return rank, count[code]
 
 
 def split_in_parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,9 +72,7 @@ def with_random_split(data: Data, seed: int, *, by_class: bool = False) -> Data:
     if not any(data.get(name) is not None for name in MASKS):
         draw = stratified_split if by_class else random_split
         for name, index in zip(MASKS, draw(data.y.cpu(), seed=seed), strict=True):
-            mask = torch.zeros(len(data.y), dtype=torch.bool)
-            mask[index] = True
-            data[name] = mask.to(data.y.device)
+            data[name] = index_to_mask(index, len(data.y)).to(data.y.device)
         data.split = f"random seed {seed}"
     return data
 
@@ -97,6 +92,5 @@ def mask_from(array: np.ndarray, num_nodes: int, what: str) -> Tensor:
     outside = array[(array < 0) | (array >= num_nodes)]
     if len(outside):
         raise InputError(f"{what} must lie in [0, {num_nodes - 1}]; got {outside[0]}")
-    mask = torch.zeros(num_nodes, dtype=torch.bool)
-    mask[torch.from_numpy(array.astype(np.int64))] = True
+    mask: Tensor = index_to_mask(torch.from_numpy(array.astype(np.int64)), num_nodes)
     return mask

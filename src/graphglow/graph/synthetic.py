@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, rate
 from graphglow.errors import InputError
-from graphglow.graph.check import MADE
+from graphglow.graph.check import without_edges
 from graphglow.graph.graph import undirected_edges
 
 
@@ -25,14 +25,14 @@ def synthetic_graph(
 ) -> Data:
     """Draw a graph in which the share ``homophily`` of the edges joins nodes of one class.
 
-    Edges are drawn uniformly from the pairs within classes and from those across, so that the
-    homophily is exact up to one edge. Time and memory are O(N D + E).
+    Edges are drawn uniformly from the pairs within classes and from those across. Time and memory
+    are O(N D + E).
 
     Args:
         num_nodes: N, at least two per class; the classes have equal sizes, up to one.
         num_classes: C, at least 2.
         num_features: D.
-        homophily: The share of edges within a class, in [0, 1].
+        homophily: The share of edges within a class, in [0, 1], exact up to one edge.
         average_degree: 2 E / N; at most half of the pairs within or across classes can be edges.
         feature_noise: Standard deviation of the noise around the class centroids, which are
             themselves drawn from a unit normal.
@@ -43,6 +43,8 @@ def synthetic_graph(
     """
     at_least("num_classes", num_classes, 2)
     at_least("num_features", num_features, 1)
+    in_unit_interval("homophily", homophily)
+    rate("feature_noise", feature_noise)
     if num_nodes < 2 * num_classes:
         least = 2 * num_classes
         raise InputError(f"num_nodes must be at least two per class ({least}); got {num_nodes}")
@@ -52,9 +54,16 @@ def synthetic_graph(
             f"({num_nodes}); got {average_degree}"
         )
     num_edges = round(num_nodes * average_degree / 2)
-    in_unit_interval("homophily", homophily)
-    rate("feature_noise", feature_noise)
-    within, across = _edge_counts(num_nodes, num_classes, num_edges, homophily)
+    within = round(homophily * num_edges)
+    across = num_edges - within
+    small, larger = divmod(num_nodes, num_classes)  # `larger` classes have one node more
+    pairs_within = num_classes * small * (small - 1) // 2 + larger * small
+    pairs_across = num_nodes * (num_nodes - 1) // 2 - pairs_within
+    if 2 * within > pairs_within or 2 * across > pairs_across:  # or many draws are duplicates
+        raise InputError(
+            f"average_degree must use at most half of the pairs within and across the classes "
+            f"({pairs_within}, {pairs_across}); got {within} and {across} edges"
+        )
     generator = torch.Generator().manual_seed(at_least("seed", seed, 0))
     y = torch.arange(num_nodes) % num_classes
     y = y[torch.randperm(num_nodes, generator=generator)]
@@ -98,31 +107,10 @@ def _pairs(
     return torch.stack([keys // num_nodes, keys % num_nodes])
 
 
-def _edge_counts(
-    num_nodes: int, num_classes: int, num_edges: int, homophily: float
-) -> tuple[int, int]:
-    """How many edges lie within and across classes."""
-    small, larger = divmod(num_nodes, num_classes)  # `larger` classes have one node more
-    pairs_within = num_classes * small * (small - 1) // 2 + larger * small
-    pairs_across = num_nodes * (num_nodes - 1) // 2 - pairs_within
-    within = round(homophily * num_edges)
-    across = num_edges - within
-    # Up to half of the pairs: then few draws are lost to duplicates.
-    if 2 * within > pairs_within or 2 * across > pairs_across:
-        raise InputError(
-            f"average_degree must use at most half of the pairs within and across the classes "
-            f"({pairs_within}, {pairs_across}); got {within} and {across} edges"
-        )
-    return within, across
-
-
 def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:
     """Return a copy without the share ``ratio`` of its undirected edges, drawn at random.
 
     Both directions of an edge, and its duplicates, go together; self-loops count as none and stay.
-
-    Shapes:
-        edge_index [2, E] -> [2, E']
     """
     generator, known = _generator(ratio, seed), _edge_keys(data)
     gone = round(ratio * len(known))
@@ -138,9 +126,6 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
 
     Pairs of different nodes that are no edge yet are drawn, each alike. Where edges weigh, new
     ones weigh what those of the graph do in the mean.
-
-    Shapes:
-        edge_index [2, E] -> [2, E + 2 * round(ratio * M)]
     """
     generator, num_nodes = _generator(ratio, seed, below=math.inf), int(data.num_nodes)
     known = _edge_keys(data)
@@ -159,10 +144,9 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
         new = torch.tensor(list(dict.fromkeys(new.tolist())))  # each once, in the order they came
     low, high = new[:wanted] // num_nodes, new[:wanted] % num_nodes
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])])
-    changed = _with_edges(data, torch.ones(data.edge_index.shape[1], dtype=torch.bool))
+    changed = _with_edges(data, torch.ones(data.num_edges, dtype=torch.bool))
     changed.edge_index = torch.cat([changed.edge_index, both], dim=1)
-    weight = changed.get("edge_weight")
-    if weight is not None:
+    if (weight := changed.get("edge_weight")) is not None:
         usual = weight.new_full((2 * wanted,), float(weight.mean()))
         changed.edge_weight = torch.cat([weight, usual])
     return changed
@@ -172,9 +156,6 @@ def shuffle_features(data: Data, ratio: float, *, seed: int) -> Data:
     """Return a copy in which the share ``ratio`` of the nodes has another node's features.
 
     The rows of nodes drawn at random are dealt out anew among them, so that none keeps its own.
-
-    Shapes:
-        x [N, D] -> [N, D]
     """
     generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
     nodes = torch.randperm(num_nodes, generator=generator)[: round(ratio * num_nodes)]
@@ -204,13 +185,9 @@ def _edge_keys(data: Data) -> Tensor:
 
 
 def _with_edges(data: Data, kept: Tensor) -> Data:
-    """A copy with the ``kept`` edges [E] of bool and their weights; other attributes go."""
-    changed = data.clone()
-    for name in [name for name in data.keys() if data.is_edge_attr(name)]:  # noqa: SIM118
-        if name in ("edge_index", "edge_weight"):
-            changed[name] = data[name][..., kept]
-        else:
-            del changed[name]
-    for name in MADE:
-        changed.pop(name, None)
+    """A copy with the ``kept`` edges [E] of bool and their weights; other values of edges go."""
+    changed = without_edges(data.clone())
+    changed.edge_index = data.edge_index[:, kept]
+    if data.get("edge_weight") is not None:
+        changed.edge_weight = data.edge_weight[kept]
     return changed

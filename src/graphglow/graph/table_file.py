@@ -41,9 +41,9 @@ class Roles(NamedTuple):
     """What the user says of columns."""
 
     chosen: dict[str, str]
-    leave_out: tuple[str, ...]
+    leave_out: Sequence[str]
     """Not read."""
-    category: tuple[str, ...]
+    category: Sequence[str]
     """Never taken for numbers."""
 
     @classmethod
@@ -53,19 +53,16 @@ class Roles(NamedTuple):
                 f"columns is {columns!r:.60}. Map roles to names, as "
                 '{"id": "person", "leave_out": ["phone"]}.'
             )
-        chosen: dict[str, str] = {}
-        lists: dict[str, tuple[str, ...]] = {"leave_out": (), "category": ()}
-        for role, names in (columns or {}).items():
-            if role in lists and isinstance(names, Sequence):
-                lists[role] = (names,) if isinstance(names, str) else tuple(names)
-            elif role in NAMES and isinstance(names, str):
-                chosen[role] = names
-            else:
+        given: dict[str, Any] = dict(columns or {})
+        lists = [given.pop(role, ()) for role in ("leave_out", "category")]
+        lists = [[names] if isinstance(names, str) else names for names in lists]
+        for role, name in given.items():
+            if role not in NAMES or not isinstance(name, str):
                 raise InputError(
-                    f"columns has {role!r}: {names!r}. Name one column for some of "
-                    f"{', '.join(NAMES)}, or any number for {' and '.join(lists)}."
+                    f"columns has {role!r}: {name!r}. Name one column for some of "
+                    f"{', '.join(NAMES)}, or any number for leave_out and category."
                 )
-        return cls(chosen, **lists)
+        return cls(given, *lists)
 
 
 @contextmanager
@@ -115,11 +112,11 @@ def open_table(source: Any, what: str = "the DataFrame") -> Table:
         frame = source.set_axis([str(name) for name in source.columns], axis=1)
         return Table(what, _named_once(list(frame.columns), what), frame=frame)
     path = Path(source).expanduser()
+    if not path.exists():
+        raise InputError(f"There is no table {path}.")
     files = [path]
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if is_table_file(p) and p.name[0] not in "._")
-    elif not path.is_file():
-        raise InputError(f"There is no table {path}.")
     if not files or not all(map(is_table_file, files)):
         raise InputError(
             f"{path} is no table. Give a {', '.join(SUFFIXES)} file, or a folder of such parts."
@@ -227,11 +224,10 @@ def require_pyarrow() -> None:
 def find_column(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
     """The column of that role, if there is one; an error if there are several."""
     if role in chosen:
-        if chosen[role] not in table.columns:
-            raise missing_column(
-                f"column {chosen[role]!r}, chosen as {role}", table, [chosen[role]]
-            )
-        return chosen[role]
+        name = chosen[role]
+        if name not in table.columns:
+            raise missing_column(f"column {name!r}, chosen as {role}", table, [name])
+        return name
     taken = [n for other, n in chosen.items() if (other in EDGE_ROLES) == (role in EDGE_ROLES)]
     found = [name for name in table.columns if name.lower() in NAMES[role] and name not in taken]
     if role == "id":  # "node" may be a feature beside "id"
@@ -246,25 +242,18 @@ def find_column(role: str, table: Table, chosen: Mapping[str, str]) -> str | Non
 
 def need_column(role: str, table: Table, chosen: Mapping[str, str]) -> str:
     """The column of that role; an error if there is none."""
-    name = find_column(role, table, chosen)
-    if name is None:
-        error = missing_column(
-            f"{role} column, called {', '.join(NAMES[role])}", table, NAMES[role]
-        )
-        raise InputError(
-            f'{error} Say which: --columns {role}=NAME (in Python columns={{"{role}": "NAME"}}).'
-        )
-    return name
+    if (name := find_column(role, table, chosen)) is not None:
+        return name
+    what = f"{role} column, called {', '.join(NAMES[role])}"
+    how = f'Say which: --columns {role}=NAME (in Python columns={{"{role}": "NAME"}}).'
+    raise InputError(f"{missing_column(what, table, NAMES[role])} {how}")
 
 
 def missing_column(what: str, table: Table, wanted: Sequence[str]) -> InputError:
     """An error that lists the columns, and the one whose name is most like those ``wanted``."""
-    names = table.columns
-    near = [found for name in wanted if (found := did_you_mean(name, names, 0.65))]
-    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return InputError(
-        f"{table.what} has no {what}; it has {listed or 'none'}{near[0] if near else ''}."
-    )
+    near = next(filter(None, (did_you_mean(name, table.columns, 0.65) for name in wanted)), "")
+    listed = ", ".join(table.columns[:20]) + (", ..." if len(table.columns) > 20 else "")
+    return InputError(f"{table.what} has no {what}; it has {listed or 'none'}{near}.")
 
 
 def find_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
@@ -278,7 +267,7 @@ def find_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
 
 
 def open_tables(nodes: Any, edges: Any, roles: Roles) -> tuple[Table | None, Table | None]:
-    """Open the tables of nodes and of edges, one of which may be absent, and check their headers.
+    """Open the tables of nodes and of edges, one of which may be absent.
 
     ``nodes`` may be a folder with both, or a list of edges alone.
     """
@@ -293,20 +282,11 @@ def open_tables(nodes: Any, edges: Any, roles: Roles) -> tuple[Table | None, Tab
             warn(f"{node_table.what} has no id column: a node's id is the number of its row")
             node_table = open_table(nodes.assign(id=range(len(nodes))))
     opened = [table for table in (node_table, edge_table) if table is not None]
-    everywhere = [name for table in opened for name in table.columns]
     for name in (*roles.leave_out, *roles.category):
-        if name not in everywhere:
+        if not any(name in table.columns for table in opened):
             raise missing_column(f"column {name!r}, which columns names", opened[0], [name])
-    if node_table is not None:
-        node_table = node_table.without(roles.leave_out)
-        need_column("id", node_table, roles.chosen)
-        for role in ("label", "split"):
-            find_column(role, node_table, roles.chosen)
-    if edge_table is not None:
-        edge_table = edge_table.without(roles.leave_out)
-        find_ends(edge_table, roles.chosen)
-        find_column("weight", edge_table, roles.chosen)
-    return node_table, edge_table
+    nodes, edges = (table and table.without(roles.leave_out) for table in (node_table, edge_table))
+    return nodes, edges
 
 
 def _tables_of_folder(folder: Path) -> tuple[Table | None, Table | None]:
@@ -362,7 +342,14 @@ def pairs_of_paths(source: str) -> Iterator[tuple[Path, Path]]:
 
 def check_columns(source: str, columns: Columns | None) -> None:
     """Raise if tables have no column by a name that ``columns`` gives; only headers are read."""
-    if (tables := tables_at(source)) is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they come again when rows are read
-            open_tables(*tables, Roles.of(columns))
+    if (tables := tables_at(source)) is None:
+        return
+    roles = Roles.of(columns)
+    nodes, edges = open_tables(*tables, roles)
+    if nodes is not None:
+        need_column("id", nodes, roles.chosen)
+        find_column("label", nodes, roles.chosen)
+        find_column("split", nodes, roles.chosen)
+    if edges is not None:
+        find_ends(edges, roles.chosen)
+        find_column("weight", edges, roles.chosen)

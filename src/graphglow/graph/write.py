@@ -27,9 +27,6 @@ def write_graph(data: Data, path: str | Path) -> None:
 
     ``.pt``, ``.npz`` and ``.graphml`` hold the whole graph and load back by ``load_graph``.
     ``.csv`` and ``.parquet`` hold the edges, in the user's own node ids (:func:`edge_frame`).
-
-    Shapes:
-        edge_index [2, E]; edge_weight, edge_probability and so on [E], all optional
     """
     path = Path(path).expanduser()
     writer = WRITERS.get(path.suffix.lower())
@@ -61,8 +58,8 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     """
     import pandas as pd
 
-    array = _array(probabilities)
-    known = 0 if data.get("y") is None or not len(data.y) else int(data.y.max()) + 1
+    array, y = _array(probabilities), data.get("y")
+    known = 0 if y is None or not len(y) else int(y.max()) + 1
     names = own_classes(data, max(array.shape[1], known))
     columns: dict[str, Any] = {
         "id": own_ids(data, len(array)),
@@ -70,10 +67,9 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
         "probability": array.max(axis=1),
     }
     columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names[: array.shape[1]])}
-    if data.get("y") is not None:
-        labels = [None if c < 0 else names[c] for c in data.y.tolist()]
-        whole = None in labels and type(names[0]) is int  # beside blanks they stay whole
-        columns["label"] = pd.array(labels, dtype="Int64") if whole else labels
+    if y is not None:
+        labels = [None if c < 0 else names[c] for c in y.tolist()]
+        columns["label"] = pd.Series(labels, dtype=object).convert_dtypes()  # whole beside blanks
     if (split := split_names(data)) is not None:
         columns["split"] = split
     return pd.DataFrame(columns)
@@ -130,26 +126,23 @@ def class_names(data: Data, count: int) -> list[str]:
 
 
 def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.int64]:
-    """Return the indices of nodes: [n]. This is the one rule of every door.
+    """Return the indices of nodes, given by id, or by index where the graph has no ids: [n].
 
-    A node is called by its id; by its index where the graph has no ids. A number and its text are
-    the same.
+    A number and its text are the same.
     """
     import pandas as pd
 
-    given = [one.item() if hasattr(one, "item") else one for one in nodes]
-    called = [str(one) for one in given]
-    names = pd.Index([str(own) for own in own_ids(data, num_nodes)])
-    places = names.get_indexer(called)
+    given = [str(node.item() if hasattr(node, "item") else node) for node in nodes]
+    names = pd.Index([str(name) for name in own_ids(data, num_nodes)])
+    places = names.get_indexer(given)
     if (places >= 0).all():
         return np.asarray(places, dtype=np.int64)
-    unknown = int((places < 0).argmax())
-    got, text = given[unknown], called[unknown]
+    got = given[int((places < 0).argmax())]
     if data.get("node_id") is None:
-        raise InputError(f"node must be an index in [0, {num_nodes - 1}]; got {got!r}")
-    bare = [name.lower().lstrip("0") for name in names[:20_000]]  # a zero or a case may be lost
-    near = difflib.get_close_matches(text.lower().lstrip("0"), bare, n=3, cutoff=0.5)
-    nearest = ", ".join([names[bare.index(one)] for one in near] or names[:3])
+        raise InputError(f"node must be an index in [0, {num_nodes - 1}]; got {got}")
+    bare = {name.lower().lstrip("0"): name for name in names[:20_000]}  # a zero may be lost
+    near = difflib.get_close_matches(got.lower().lstrip("0"), bare, n=3, cutoff=0.5)
+    nearest = ", ".join([bare[name] for name in near] or names[:3])
     raise InputError(f"node must be the id of a node (nearest: {nearest}); got {got!r}")
 
 
@@ -164,19 +157,15 @@ def _write_pt(data: Data, path: Path) -> None:
 
 
 def _write_npz(data: Data, path: Path) -> None:
-    edges = {f"edge_{name}": values for name, values in _edge_values(data).items()}
-    arrays = {"edge_index": _array(data.edge_index), **edges}
-    arrays |= {name: _array(data[name]) for name in ("x", "y") if data.get(name) is not None}
+    arrays = {f"edge_{name}": values for name, values in _edge_values(data).items()}
+    for name in ("edge_index", "x", "y", *LISTS):
+        if data.get(name) is not None:
+            arrays[name] = np.asarray(data[name])
     for name in SPLITS:
         if data.get(f"{name}_mask") is not None:
             arrays[name] = np.flatnonzero(_array(data[f"{name}_mask"]))
-    arrays |= {name: np.asarray(data[name]) for name in LISTS if data.get(name) is not None}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-
-
-def _write_edges(data: Data, path: Path) -> None:
-    write_table(edge_frame(data), path, "a table of edges")
 
 
 def edge_frame(data: Data) -> Any:
@@ -205,7 +194,8 @@ def to_networkx(data: Data) -> Any:
     A ``Graph`` where both directions of every edge are there with the same numbers, else a
     ``DiGraph``; of duplicates the one with the largest weight. Node attributes: ``x`` (a list),
     ``y`` (the class by its own name; unlabelled nodes have none) and ``split``. Edge attributes:
-    ``weight`` and those of ``EDGE_VALUES`` that the graph has. ``load_graph`` takes it back.
+    ``weight`` and the probabilities and parts of it that the graph has. ``load_graph`` takes it
+    back.
     """
     import networkx as nx
     import pandas as pd
@@ -220,19 +210,20 @@ def to_networkx(data: Data) -> Any:
     both_ways = np.array_equal(edges.to_numpy(), back.to_numpy())
     graph = nx.Graph() if both_ways else nx.DiGraph()
     graph.add_nodes_from(ids)
-    attributes: dict[str, list[Any]] = {}
+    attributes: dict[str, list[Any]] = {"split": [name or None for name in split_names(data) or ()]}
     if data.get("y") is not None:
         names = own_classes(data, int(data.y.max()) + 1)
         attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
     if data.get("x") is not None:
         attributes["x"] = data.x.tolist()
-    attributes["split"] = [name or None for name in split_names(data) or ()]
     for key, values in attributes.items():
         given = {node: v for node, v in zip(ids, values, strict=False) if v is not None}
         nx.set_node_attributes(graph, given, key)
     kept = edges[edges.u <= edges.v] if both_ways else edges
-    for u, v, *row in kept.to_numpy().tolist():
-        graph.add_edge(ids[int(u)], ids[int(v)], **dict(zip(edges.columns[2:], row, strict=True)))
+    values = kept.drop(columns=["u", "v"]).astype(object).to_dict("records")
+    graph.add_edges_from(
+        (ids[a], ids[b], c) for a, b, c in zip(kept.u, kept.v, values, strict=True)
+    )
     return graph
 
 
@@ -253,7 +244,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 WRITERS: dict[str, Callable[[Data, Path], None]] = {
     ".pt": _write_pt,
     ".npz": _write_npz,
-    ".csv": _write_edges,
-    ".parquet": _write_edges,
+    ".csv": lambda data, path: write_table(edge_frame(data), path, "a table of edges"),
+    ".parquet": lambda data, path: write_table(edge_frame(data), path, "a table of edges"),
     ".graphml": _write_graphml,
 }

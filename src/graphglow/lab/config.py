@@ -5,7 +5,7 @@ Tuned settings are in results/settings.json; ``benchmarks/search.py`` finds them
     {"gcn": {"cora": {"dropout": 0.5, "hidden": 64}},
      "graphglow": {"reed98": {"pretrain": {"episodes": 2}, "transfer": {"dropout": 0.2}}}}
 
-Settings of graphglow depend on its sources too: those for given sources stand under
+ConfigType of graphglow depend on its sources too: those for given sources stand under
 ``target < source+source``, the latest ones under the target alone.
 """
 
@@ -20,8 +20,8 @@ from graphglow.errors import InputError
 from graphglow.settings import Device
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Settings by method and target."""
-Settings = TypeVar("Settings")
+"""ConfigType by method and target."""
+ConfigType = TypeVar("ConfigType")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,6 @@ class RunsConfig:
     """The first of these seeds."""
     epochs: int | None = None
     """Training epochs on the target; None takes each method's own number."""
-    patience: int | None = None
-    """End a run after this many epochs without a better validation score; None takes each
-    method's own."""
-    pretrain_epochs: int | None = None
-    """Most epochs on one source in one visit of the paper's pre-training; None: 80."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one; on Ray, cuda asks for a GPU a run."""
     workers: int | None = None
@@ -52,7 +47,7 @@ class RunsConfig:
 
     def __post_init__(self) -> None:
         at_least("seed", self.seed, 0)
-        for name in ("seeds", "epochs", "patience", "pretrain_epochs", "workers"):
+        for name in ("seeds", "epochs", "workers"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         one_of("device", self.device, get_args(Device))
@@ -89,7 +84,7 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def config_of(kind: type[Settings], given: Mapping[str, Any], **fixed: Any) -> Settings:
+def config_of(kind: type[ConfigType], given: Mapping[str, Any], **fixed: Any) -> ConfigType:
     """Build a config from settings of the file; ``fixed`` ones go before them.
 
     Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.

@@ -77,7 +77,7 @@ def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
     scores = cell_scores(name, rows, tuned)
     if not scores:
         return NO_ROWS
-    table = WRITERS[name](scores) if name in WRITERS else _grid("method", scores, beside=_paper)
+    table = TABLE_WRITERS.get(name, _methods)(scores)
     notes = [ALONE] * any(s.alone for s in scores) + [OUTDATED] * any(s.outdated for s in scores)
     return table + "".join(f"\n- {sentence}" for sentence in notes) + "\n" * bool(notes)
 
@@ -105,23 +105,29 @@ def _grid(
     return markdown([first, *columns], body)
 
 
-def _paper(score: CellScore) -> str:
-    """Return the paper's figure."""
-    figure = score.cell.paper
-    return "" if figure is None else f"paper {100 * figure[0]:.1f}"
+def _methods(scores: list[CellScore]) -> str:
+    """Write accuracy by method and graph, beside the paper's figure."""
+
+    def printed(score: CellScore) -> str:
+        figure = score.cell.paper
+        return "" if figure is None else f"paper {100 * figure[0]:.1f}"
+
+    return _grid("method", scores, beside=printed)
 
 
 def _ablation(scores: list[CellScore]) -> str:
+    """Write accuracy, and points more or less than the whole method."""
     whole = {score.cell.target: score.mean for score in scores if score.cell.line == "full"}
 
     def lost(score: CellScore) -> str:
-        mean = whole.get(score.cell.target)
-        if score.cell.line == "full" or mean is None or score.mean is None:
+        line, target = score.cell.line, score.cell.target
+        mean = whole.get(target)
+        if line == "full" or mean is None or score.mean is None:
             return ""
-        known = score.cell.line == "no-iteration"
-        figure = paper.LOST_WITHOUT_ITERATION.get(score.cell.target) if known else None
         text = f"{100 * score.mean - 100 * mean:+.1f}"
-        return text + (f"; paper {-100 * figure:+.1f}" if figure else "")
+        if line == "no-iteration" and target in paper.LOST_WITHOUT_ITERATION:
+            text += f"; paper {-100 * paper.LOST_WITHOUT_ITERATION[target]:+.1f}"
+        return text
 
     return _grid("variant", scores, beside=lost)
 
@@ -181,7 +187,7 @@ def _homophily(scores: list[CellScore]) -> str:
     return markdown([*titles, "to pivots, before training", "after"], lines)
 
 
-WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
+TABLE_WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
     "time": _time,
     "ablation": _ablation,
     "edges": _edges,

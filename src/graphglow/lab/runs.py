@@ -260,8 +260,7 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     after, before = (
         (found.get("transfer", {}), found.get("pretrain", {})) if learned else (found, {})
     )
-    fixed = {"epochs": config.epochs, "patience": config.patience}
-    given = {name: value for name, value in fixed.items() if value is not None}
+    given = {} if config.epochs is None else {"epochs": config.epochs}
     after, before = merged(after, cell.settings) | given, merged(before, cell.pretraining)
     asked: list[Any] = [after, before]
     if by_evidence:  # nothing is tuned
@@ -273,8 +272,6 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
         before = merged(encoder, before)
         if cell.method == "graphglow-attention":
             before = merged(before, {"learner": {"similarity": "attention"}})
-        if config.pretrain_epochs is not None:
-            before["epochs"] = config.pretrain_epochs
         asked[1] = before
     else:
         kind = METHODS[cell.method].config

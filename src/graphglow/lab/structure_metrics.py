@@ -9,8 +9,6 @@ or the one-step graph from nodes to pivots, which the learner infers (Eq. 9). Th
 say which it measured; rows have both.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,21 +18,6 @@ from graphglow.gnn import Structure
 from graphglow.graph.graph import undirected_edges
 from graphglow.paper import BlendedStructure, PivotStructure
 from graphglow.paper.pivots import EPS
-
-
-class GraphFacts(NamedTuple):
-    """Undirected edges without loops, and the share of them that join nodes of one class."""
-
-    edges: int
-    homophily: float | None
-
-
-def graph_facts(data: Data) -> GraphFacts:
-    """Count edges, each once whatever its directions, and homophily."""
-    low, high, _ = undirected_edges(data.edge_index, data.get("edge_weight"), int(data.num_nodes))
-    labels = data.y[low.long()], data.y[high.long()]
-    same = (labels[0] == labels[1])[(labels[0] >= 0) & (labels[1] >= 0)]
-    return GraphFacts(len(low), float(same.double().mean()) if len(same) else None)
 
 
 def edge_label_weights(data: Data) -> Tensor:

@@ -18,7 +18,6 @@ Gamma [N, P] is in memory while it is small. Beyond :data:`LARGEST_GAMMA` it is 
 nodes, anew in the backward pass. Where nothing is cut (delta ``affine``) it is never formed.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
@@ -77,11 +76,6 @@ def propagate_uncut(v: Tensor, q: Tensor, k: Tensor) -> Tensor:
     to_pivots = k @ (q.T @ v) / column_sum.clamp_min(EPS)  # [P, F]
     row_sum = q @ k.sum(0)[:, None]  # [N, 1]
     return q @ (k.T @ to_pivots) / row_sum.clamp_min(EPS)  # [N, F]
-
-
-def row_blocks(n: int, rows: int) -> Iterator[slice]:
-    """Slices of at most ``rows`` that cover range(n)."""
-    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,8 @@
 """Learners by name: those that come with the package, a few kilobytes each, and files.
 
-``universal`` is an evidence learner (``benchmarks/predictor.py --train`` makes it), ``paper``
-the paper's structure learner (``benchmarks/make_pretrained.py``), and ``untrained`` the control of
-the first: same evidence, same candidates, weights never trained. A file's ``provenance`` holds its
-sources, settings and seed; ``docs/evidence.md`` and ``docs/pretrained.md`` say how they do on
-graphs that they have never seen.
+``universal`` is an evidence learner (``benchmarks/predictor.py --train`` makes it), ``paper`` the
+paper's structure learner (``benchmarks/make_pretrained.py``), and ``untrained`` the control of the
+first: the same candidates, weights never trained. A file's ``provenance`` says how it was made.
 """
 
 import os
@@ -32,15 +30,12 @@ LearnerName = Learner | str | Path
 
 
 def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
-    """Return the learner that ``learner`` is or names: one of the package's, a file, an object.
-
-    A bare name of the package's (``"universal"``, any case) goes before a file of that name, which
-    is then given as ``"./universal"``.
+    """Return a learner by name or from a file; a learner is returned as it is.
 
     Args:
-        learner: ``"universal"``, ``"paper"``, ``"untrained"``, a file that was saved by either
-            kind of learner, or the learner itself.
-        seed: Of the weights of ``"untrained"``.
+        learner: ``"universal"``, ``"paper"`` or ``"untrained"`` in any case; or a file that either
+            kind of learner was saved to, which is given as ``"./universal"`` if that is its name.
+        seed: Seeds the weights of ``"untrained"``.
     """
     if isinstance(learner, Learner):
         return learner
@@ -59,13 +54,13 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
 
 
 def learner_identity(learner: Learner) -> str:
-    """A fingerprint of weights and configuration."""
+    """Return a fingerprint of weights and configuration."""
     config = asdict(learner.config) if isinstance(learner, StructureLearner) else None
     return checksum(dict(learner.state_dict()), config)[:16]
 
 
 def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> EvidenceLearner:
-    """:func:`load_learner`, where only an evidence learner will do."""
+    """Return :func:`load_learner`'s learner; refuse one of the paper's kind."""
     found = load_learner(learner, seed=seed)
     if isinstance(found, EvidenceLearner):
         return found
@@ -73,7 +68,7 @@ def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Evid
 
 
 def is_paper(learner: str | Path) -> bool:
-    """Whether a name or a file is of a learner of the paper's kind; one that is none is refused."""
+    """Return whether a learner, by name or file, is of the paper's kind."""
     path = learner_file(learner, exists=True)
     if str(learner).lower() != UNTRAINED and kind_of(path) not in (KIND, PAPER_KIND):
         load_learner(learner)  # which says what is wrong
@@ -81,9 +76,9 @@ def is_paper(learner: str | Path) -> bool:
 
 
 def learner_file(name: str | Path, *, exists: bool = False) -> Path:
-    """The file that a learner's name means: one of the package's, or a path as it is.
+    """Return the file of a learner of the package by its name, or a path as it is.
 
-    With ``exists`` a name that means none is refused; ``untrained`` has no file.
+    With ``exists`` a path of no file is refused; ``untrained`` has no file.
     """
     if isinstance(name, str) and name.lower() in PRETRAINED:
         return FOLDER / f"{name.lower()}.safetensors"

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.lab.open_world import methods
-from graphglow.lab.open_world.methods import NAMES, run_method, without_unlike_edges
+from graphglow.lab.open_world.methods import METHOD_TITLES, run_method, without_unlike_edges
 from graphglow.pretrained import evidence_learner
 from graphglow.transfer import transfer
 from tiny_graphs import small_data
@@ -18,14 +18,14 @@ def few_epochs(monkeypatch):
     monkeypatch.setattr(methods, "EPOCHS", 3)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", METHOD_TITLES)
 def test_a_method_scores_every_node_and_judges_itself(name):
     data = small_data()
     entry = run_method(name, data, device="cpu")
     assert entry.scores.shape == (40, 3)
     assert entry.seconds > 0
     judged = methods.judged_nodes(name, data)
-    assert entry.estimate == methods.accuracy(entry.scores, data, judged)
+    assert entry.estimate == methods.accuracy_on(entry.scores, data, judged)
     assert torch.equal(judged, data.val_mask) == (name not in methods.POOL)
 
 

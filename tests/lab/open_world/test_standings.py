@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphglow.lab.open_world.methods import NAMES, NEED_FEATURES
+from graphglow.lab.open_world.methods import METHOD_TITLES, NEED_FEATURES
 from graphglow.lab.open_world.standings import (
     AXES,
     BEST,
@@ -40,7 +40,7 @@ def rows():
         row(target, name, method, seed, 0.6 + AHEAD.get(method, 0) + draw.gauss(0, 0.01))
         for target in TARGETS
         for name in CONDITIONS
-        for method in NAMES
+        for method in METHOD_TITLES
         for seed in range(2)
         if not (method in NEED_FEATURES and name == NO_FEATURES)
     ]
@@ -100,7 +100,7 @@ def test_the_table_names_ours_in_bold(rows):
     table = standings_table(rows)
     assert "| **predict** | **pool** |" in table
     assert "predict ahead by" in table
-    assert table.count("\n") == 2 + len(NAMES) + 1
+    assert table.count("\n") == 2 + len(METHOD_TITLES) + 1
     assert standings_table([]) == NO_ROWS
 
 

@@ -30,7 +30,7 @@ from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
 
-NAMES = {
+METHOD_TITLES = {
     "gcn": "GCN",
     "mlp": "MLP",
     "linkx": "LINKX",
@@ -106,7 +106,7 @@ def judged_nodes(method: str, data: Data) -> Tensor:
     return labelled
 
 
-def accuracy(scores: Tensor, data: Data, nodes: Tensor) -> float:
+def accuracy_on(scores: Tensor, data: Data, nodes: Tensor) -> float:
     """Return the share of nodes [N] of bool whose class scores highest."""
     return float((scores.argmax(1) == data.y)[nodes].double().mean())
 
@@ -124,7 +124,7 @@ def run_method(
     device: Device = "auto",
     learner: LearnerName = UNIVERSAL,
 ) -> Entry:
-    """Run one of :data:`NAMES` on a graph with features, training and validation nodes.
+    """Run one of :data:`METHOD_TITLES` on a graph with features, training and validation nodes.
 
     Where features say nothing, GNNs, ours too, read columns that tell nodes apart, which is the
     most that they can be given.
@@ -138,7 +138,7 @@ def run_method(
         columns = with_columns(data, seed) if lacks_features(data) else data
         scores = _trained(method, columns, seed, device, learner)
     seconds = time.perf_counter() - began
-    estimate = accuracy(scores, data, judged_nodes(method, data))
+    estimate = accuracy_on(scores, data, judged_nodes(method, data))
     return Entry(scores, seconds, estimate, measured(method, scores, data))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from graphglow.lab.open_world.methods import NAMES, NEED_FEATURES, POOL, RIVALS
+from graphglow.lab.open_world.methods import METHOD_TITLES, NEED_FEATURES, POOL, RIVALS
 from graphglow.lab.open_world.targets import AS_IT_IS, CONDITIONS, NO_FEATURES
 from graphglow.lab.paper_markdown import NO_ROWS, markdown
 from graphglow.lab.row_files import Row
@@ -22,10 +22,10 @@ HISTORY = {
 """Methods of version 0.2 that have rows, and that nobody can run any more; all split the labels,
 and ``instant`` leaves those of validation unread."""
 METHOD_LABELS = (
-    {name: NAMES[name] for name in RIVALS}
+    {name: METHOD_TITLES[name] for name in RIVALS}
     | {BEST: "best of these, by validation"}
     | HISTORY
-    | NAMES
+    | METHOD_TITLES
 )
 TIE_WITHIN = 0.01
 """Means of a cell that are less apart are level."""

@@ -20,11 +20,11 @@ from graphglow.lab.config import RunsConfig
 from graphglow.lab.open_world.methods import (
     BAGS,
     MEMBERS,
-    NAMES,
+    METHOD_TITLES,
     NEED_FEATURES,
     NEED_LEARNER,
     POOL,
-    accuracy,
+    accuracy_on,
     lacks_features,
     run_method,
     settings_of,
@@ -54,7 +54,7 @@ class SuiteRun(NamedTuple):
         return {
             "experiment": EXPERIMENT,
             "cell": f"{self.method}/{self.target.name}/{self.condition}",
-            "label": NAMES[self.method],
+            "label": METHOD_TITLES[self.method],
             "method": self.method,
             "target": self.target.name,
             "seed": self.seed,
@@ -94,7 +94,7 @@ def plan_suite(
     for kind, given, known in (
         ("targets", targets, [target.name for target in every]),
         ("conditions", conditions, [*CONDITIONS, *attacked]),
-        ("methods", methods, list(NAMES)),
+        ("methods", methods, list(METHOD_TITLES)),
     ):
         for name in given:
             one_of(kind, name, known)
@@ -110,7 +110,7 @@ def plan_suite(
                         target = target._replace(file=attacked[condition])
                     fold = target.fold
                     own = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
-                    for method in methods or NAMES:
+                    for method in methods or METHOD_TITLES:
                         run = SuiteRun(target, condition, method, seed, own)
                         yield run.facts, run
 
@@ -153,7 +153,7 @@ def _measure(known: tuple[Path, Device], run: SuiteRun) -> Row | None:
         return None
     entry = run_method(run.method, data, seed=run.seed, device=device, learner=run.learner)
     return {
-        "test_accuracy": accuracy(entry.scores, data, data.test_mask),
+        "test_accuracy": accuracy_on(entry.scores, data, data.test_mask),
         "val_accuracy": entry.estimate,
         "total_seconds": entry.seconds,
         "device": device,

@@ -1,0 +1,424 @@
+"""New nodes under a stored prediction: answered from their neighbours, nothing else changes.
+
+Views, solutions, refined graphs, communities and degrees of old nodes stay as they are stored. A
+new node's row of a view follows from its neighbours' stored rows by the formula that made the old
+rows, and its channels from that row by the stored solutions. An edge of a new node u to an old node
+v weighs ``w / sqrt(d_u d_v)`` with the d_v that is stored.
+
+Three things are simpler than for old nodes. Candidates are the edges of a new node and the old
+nodes nearest to it in the views of the first round; what it would be nearest to is not looked for.
+Its community channel is the mean of its neighbours'. A node of the same views as an unlabelled old
+one, such as a copy of it, is answered as that one.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphglow.errors import InputError
+from graphglow.evidence.candidates import NEAREST, pair_blocks
+from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
+from graphglow.evidence.context import FIRST_CONTEXT
+from graphglow.evidence.predictor import HIDDEN_F, PPR_STEPS, PPR_TELEPORT, answer
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.evidence.rounds import (
+    SEARCHED,
+    GraphEvidence,
+    adjacency_over,
+    joined,
+    over_chance,
+    score,
+    vote_inputs,
+    weights_of,
+)
+from graphglow.evidence.views import (
+    AGAIN,
+    ALL,
+    FIRST,
+    HIDDEN,
+    RANKS,
+    role_degrees,
+    role_waves,
+)
+from graphglow.graph.check import checked_edges
+from graphglow.graph.graph import Graph, undirected_edges
+from graphglow.linalg import rows as linalg
+from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
+from graphglow.linalg.rows import HiddenLayer, Rows, SideBySide, sparse_rows, times, unit
+from graphglow.linalg.sparse import SparseMatrix
+
+HIDDEN_LAYERS = {"hidden_x": ("x",), "hidden_all": ALL, "hidden_again": AGAIN, "hidden_f": HIDDEN_F}
+"""Views that the hidden layers read."""
+SAME = 1e-4
+"""Largest difference between the views of a node and of its copy."""
+
+
+class FrozenGraph:
+    """A stored prediction, and what every new node needs of the old ones, computed once.
+
+    Its graphs are ``a``, as given, ``s`` of the first round and ``f`` of the second.
+    """
+
+    @torch.no_grad()
+    def __init__(self, refined: RefinedGraph) -> None:
+        if refined.probabilities is None:
+            raise InputError("new nodes need a graph with labels; got one without any")
+        self.refined, self.known, self.graph = refined, refined.known, refined.graph
+        if refined.final is None:  # a single class
+            return
+        known, graph, self.final = self.known, self.graph, refined.final
+        self.views, self.channels = known.views | self.final.views, self.final.channels
+        x, link = self.views["x"], self.views["link"]
+        first = known.pairs[:, : len(known.first_weight)]
+        s = adjacency_over(first, known.first_weight, graph.num_nodes)
+        graphs = {"a": graph.adj, "s": s, "f": self.final.adjacency}
+        self.degrees = {key: _degrees(matrix) for key, matrix in graphs.items()}
+        self.means = {key: times(matrix, x) for key, matrix in graphs.items()}
+        self.roles = role_degrees(graph)
+        self.short = linalg.short_length(times(graph.adj, link))
+        self.steps = {
+            "ppr": _steps(graph.adj, x, PPR_TELEPORT * x, 1 - PPR_TELEPORT, PPR_STEPS),
+            "ppr_f": _steps(graphs["f"], x, PPR_TELEPORT * x, 1 - PPR_TELEPORT, PPR_STEPS),
+        }
+        labels = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
+        labels[graph.labelled, graph.classes] = 1
+        for name, key in (("spread", "a"), ("spread_s", "s"), ("spread_f", "f")):
+            count = int(self.channels[name].chosen.get("steps", 0))
+            self.steps[name] = _steps(graphs[key], labels, labels, SPREAD_DAMPING, count)
+        self.layers = {}
+        for name, names in HIDDEN_LAYERS.items():
+            if "mean" in (chosen := self.channels[name].chosen):
+                beside = SideBySide.of([self.views[view] for view in names])
+                self.layers[name] = HiddenLayer.of(beside, HIDDEN, chosen["mean"])
+
+
+def _degrees(adjacency: SparseMatrix) -> Tensor:
+    """Sums of weights, with the loop of 1, of a normalised adjacency: [N]."""
+    row, col, values = linalg.entries(adjacency)
+    return values[row == col].reciprocal()
+
+
+def _steps(
+    adjacency: SparseMatrix, start: Tensor, more: Tensor, share: float, count: int
+) -> list[Tensor]:
+    """The first ``count`` of ``u_0 = start, u_k+1 = share S u_k + more``: [N, D] each."""
+    steps = [start]
+    while len(steps) < count:
+        steps.append(share * times(adjacency, steps[-1]) + more)
+    return steps[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """Rows of M new nodes in a matrix over all N + M nodes.
+
+    Shapes:
+        row [E] in 0 .. M - 1, col [E] in 0 .. N + M - 1, value [E]
+    """
+
+    row: Tensor
+    col: Tensor
+    value: Tensor
+    num_old: int
+    num_new: int
+
+    @cached_property
+    def to_old(self) -> SparseMatrix:
+        """[M, N]."""
+        old, shape = self.col < self.num_old, (self.num_new, self.num_old)
+        return sparse_rows(self.row[old], self.col[old], self.value[old], shape)
+
+    @cached_property
+    def to_new(self) -> SparseMatrix:
+        """[M, M]."""
+        new, shape = self.col >= self.num_old, (self.num_new, self.num_new)
+        return sparse_rows(self.row[new], self.col[new] - self.num_old, self.value[new], shape)
+
+    def times(self, old: Tensor, new: Tensor) -> Tensor:
+        """Multiply with rows of all nodes: [N, D], [M, D] -> [M, D]."""
+        return times(self.to_old, old) + times(self.to_new, new)
+
+    def sums(self) -> Tensor:
+        """[M]."""
+        return self.value.new_zeros(self.num_new).index_add_(0, self.row, self.value)
+
+    def with_values(self, value: Tensor) -> "NewRows":
+        return replace(self, value=value)
+
+    def mean(self) -> "NewRows":
+        """Each row over its sum."""
+        return self.with_values(self.value / self.sums().clamp_min(1e-12)[self.row])
+
+    def normalised(self, degree: Tensor) -> "NewRows":
+        """Rows of D^-1/2 (W + I) D^-1/2; ``degree`` is that of old nodes, with the loop: [N]."""
+        own, loop = 1 + self.sums(), torch.arange(self.num_new, device=degree.device)
+        scale = torch.cat([degree, own]).rsqrt()
+        return replace(
+            self,
+            row=torch.cat([self.row, loop]),
+            col=torch.cat([self.col, loop + self.num_old]),
+            value=torch.cat([self.value * scale[self.col] * own.rsqrt()[self.row], 1 / own]),
+        )
+
+
+@torch.no_grad()
+def insert(
+    frozen: FrozenGraph, x: Tensor, edges: Tensor | None = None, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Class probabilities of new nodes; those of old nodes do not change.
+
+    Args:
+        frozen: The stored prediction, of N nodes.
+        x: Features of the new nodes, in the columns of the graph, dense or sparse.
+        edges: Edges in any direction, each with a new end; new nodes are numbered from N on.
+        edge_weight: Non-negative; all 1 if None.
+
+    Shapes:
+        x [M, F], edges [2, E], edge_weight [E] -> [M, classes]
+    """
+    graph = frozen.graph
+    features, given = _checked(graph, x, edges, edge_weight)
+    found = graph.prior.expand(given.num_new, -1)
+    if frozen.refined.final is not None and given.num_new:
+        found = _Insertion(frozen, features, given).probabilities()
+    whole = found.new_zeros(given.num_new, graph.num_classes)
+    whole[:, graph.seen] = found
+    return whole
+
+
+def _checked(
+    graph: Graph, x: Tensor, edges: Tensor | None, edge_weight: Tensor | None
+) -> tuple[Rows, NewRows]:
+    """Features of new nodes as rows of the graph, and their edges; refused in one sentence."""
+    encoder, n = graph.encoder, graph.num_nodes
+    width = 0 if encoder is None else encoder.width
+    if not isinstance(x, Tensor) or x.ndim != 2 or x.shape[1] != width:
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(
+            f"x must have a row per new node and the {width} columns of the graph; got {got}"
+        )
+    m = x.shape[0]
+    if edges is None and edge_weight is not None:
+        raise InputError("edge_weight must come with edges; got edge_weight alone")
+    edges, weight = checked_edges(edges, edge_weight, n + m)
+    among_old = edges[:, (edges < n).all(0)]
+    if among_old.numel():
+        u, v = among_old[:, 0].tolist()
+        raise InputError(f"each edge must have a new end, {n} or above; got {u} - {v}")
+    low, high, weight = undirected_edges(edges, weight, n + m)
+    weight = torch.ones(len(low)) if weight is None else weight.float()
+    low, high, weight = (t.to(graph.device) for t in (low.long(), high.long(), weight))
+    inside = low >= n  # an edge between new nodes is in the rows of both
+    row, col = torch.cat([high, low[inside]]) - n, torch.cat([low, high[inside]])
+    features = None if encoder is None else encoder.rows(x)
+    if features is None:
+        features = torch.zeros(m, 0, device=graph.device)
+    return features, NewRows(row, col, torch.cat([weight, weight[inside]]), n, m)
+
+
+class _Insertion:
+    """New nodes on their way through the rounds; views [M, D] and channels [M, C] so far."""
+
+    def __init__(self, frozen: FrozenGraph, features: Rows, given: NewRows) -> None:
+        assert frozen.known.learner is not None
+        self.frozen, self.features, self.given = frozen, features, given
+        self.old, self.prior, self.learner = frozen.views, frozen.graph.prior, frozen.known.learner
+        self.views: dict[str, Tensor] = {}
+        self.channels: dict[str, Channel] = {}
+        self.every = torch.arange(given.num_new, device=frozen.graph.device)
+        self.joined = given.with_values(torch.ones_like(given.value))  # whatever edges weigh
+        self.degree = self.joined.sums()
+
+    def probabilities(self) -> Tensor:
+        """[M, C]."""
+        frozen, known, refined = self.frozen, self.frozen.known, self.frozen.refined
+        nodes = self._evidence(known.graph.links, self.degree)
+        a = self.given.normalised(frozen.degrees["a"])
+        self._first_round(a)
+        near = self._candidates()
+        s = self._edges(near, known.first_scale, known.first_calibration)
+        self._second_round(s.normalised(frozen.degrees["s"]), nodes)
+        f = self._edges(near, refined.scale, refined.calibration)
+        self._final_round(a, f.normalised(frozen.degrees["f"]), f)
+        final = replace(frozen.final, known=nodes, channels=self.channels)
+        assert refined.update is not None
+        assert refined.shares is not None
+        assert refined.probabilities is not None
+        logits = answer(self.learner.predictor, *final.inputs(self.every), refined.update[0])
+        found = (logits + refined.shares.log()).softmax(1)
+        copy, copied = self._copies(near)
+        found[copy] = refined.probabilities[copied][:, known.graph.seen]
+        return found
+
+    def _first_round(self, rows: NewRows) -> None:
+        frozen, old, given, maps = self.frozen, self.old, self.given, self.frozen.known.maps
+        self.views["x"] = x = maps["x"](self.features)
+        ax, aax = self._means("a", rows)
+        degree = torch.cat([frozen.graph.degree, self.degree])
+        scale = (degree + frozen.graph.degree.mean()).rsqrt()
+        weight = scale[given.col] * scale[given.num_old :][given.row]
+        link = maps["link"](given.with_values(weight).to_old) if old["link"].shape[1] else x[:, :0]
+        self.views |= {
+            "ax": unit(ax), "aax": aax, "diff": unit(x - ax), "link": link,
+            "spectral": linalg.leading_map(old["link"], RANKS[1])(link), "role": self._role(),
+        }  # fmt: skip
+        solved = frozen.channels["spectral"].weight
+        rank = link.shape[1] if solved is None else len(solved) - 1
+        length = given.with_values(given.value.square()).sums().sqrt().clamp_min(1e-12)
+        for name in ("ax", "aax", "diff", "role"):
+            self._ridge(name, self.views[name])
+        self._ridge("all", self._beside(ALL))
+        self._ridge("x", self.features)
+        self._ridge("link", given.with_values(given.value / length[given.row]).to_old)
+        alink = rows.times(old["link"], link)
+        self._ridge("alink", linalg.unit_unless_short(alink, frozen.short))
+        self._ridge("spectral", linalg.leading_map(old["link"], rank)(link))
+        self._community("community", given)
+        self._spread("spread", rows)
+        self._hidden("hidden_x")
+        self._hidden("hidden_all")
+
+    def _second_round(self, rows: NewRows, nodes: GraphEvidence) -> None:
+        sx, ssx = self._means("s", rows)
+        self.views |= {"sx": unit(sx), "ssx": ssx}
+        self._ridge("sx", self.views["sx"])
+        self._ridge("ssx", ssx)
+        self._ridge("again", self._beside(AGAIN))
+        self._spread("spread_s", rows)
+        self._hidden("hidden_again")
+        logits = self.learner.vote(*vote_inputs(nodes, self.every))
+        sharpness = self.frozen.channels["vote"].chosen["sharpness"]
+        self._set("vote", (sharpness * logits + self.prior.log()).softmax(1))
+
+    def _final_round(self, given: NewRows, rows: NewRows, edges: NewRows) -> None:
+        fx, ffx = self._means("f", rows)
+        self.views |= {"fx": unit(fx), "ffx": ffx}
+        self._ridge("ffx", ffx)
+        self._ridge("ppr", self._page_rank("ppr", given))
+        self._ridge("ppr_f", self._page_rank("ppr_f", rows))
+        self._spread("spread_f", rows)
+        self._community("community_f", edges)
+        self._hidden("hidden_f")
+
+    def _means(self, key: str, rows: NewRows) -> tuple[Tensor, Tensor]:
+        """One-hop means, and two-hop means of unit length, over one of the graphs: [M, D] each."""
+        mean = rows.times(self.old["x"], self.views["x"])
+        return mean, unit(rows.times(self.frozen.means[key], mean))
+
+    def _role(self) -> Tensor:
+        old, mean, own = self.frozen.roles, self.joined.mean(), self.degree.log1p()[:, None]
+        if self.old["role"].shape[1] == 0:  # a graph without edges
+            return own[:, :0]
+        once = mean.times(old[:, :1], own)
+        squares = mean.times(old[:, :1].square(), own.square())
+        spread = (squares - once.square()).clamp_min(0).sqrt()
+        part = torch.cat([own, once, mean.times(old[:, 1:2], once), spread], 1)
+        return role_waves(part, old.mean(0), old.std(0))
+
+    def _page_rank(self, name: str, rows: NewRows) -> Tensor:
+        reached = x = self.views["x"]
+        for before in self.frozen.steps[name]:
+            reached = (1 - PPR_TELEPORT) * rows.times(before, reached) + PPR_TELEPORT * x
+        return unit(reached)
+
+    def _spread(self, name: str, rows: NewRows) -> None:
+        graph, chosen = self.frozen.graph, self.frozen.channels[name].chosen
+        reached = self.prior.expand(len(self.every), -1) * 0
+        for before in self.frozen.steps[name]:
+            reached = SPREAD_DAMPING * rows.times(before, reached)
+        shares = self.prior
+        if chosen:
+            rates = reached / graph.counts / chosen["mean"]
+            shares = spread_shares(graph, rates, float(chosen["floor"]), float(chosen["power"]))
+        self._set(name, shares.lerp(self.prior, FLOOR).expand_as(reached))
+
+    def _community(self, name: str, edges: NewRows) -> None:
+        """The mean of the neighbours', and the class shares without any."""
+        old = self.frozen.channels[name].probabilities
+        prior = self.prior.expand(len(self.every), -1)
+        mean = edges.mean().times(old, prior)
+        self._set(name, mean + (1 - mean.sum(1, keepdim=True)) * prior)
+
+    def _ridge(self, name: str, rows: Rows) -> None:
+        self._set(name, self.frozen.channels[name].at(rows, self.prior))
+
+    def _hidden(self, name: str) -> None:
+        rows, layer = self._beside(HIDDEN_LAYERS[name]), self.frozen.layers.get(name)
+        self._ridge(name, layer.of_rows(rows) if layer else rows)
+
+    def _set(self, name: str, probabilities: Tensor) -> None:
+        self.channels[name] = Channel(probabilities, self.frozen.channels[name].scores)
+
+    def _beside(self, names: tuple[str, ...]) -> SideBySide:
+        return SideBySide.of([self.views[name] for name in names])
+
+    def _candidates(self) -> NewRows:
+        """Pairs that are looked at: the edges, and the nearest old nodes in each view."""
+        given, n = self.given, self.given.num_old + self.given.num_new
+        keys = [given.row * n + given.col]
+        for name in SEARCHED[0]:
+            old, new = self.old[name], self.views[name]
+            step = max(1, SIMILARITIES[old.device.type] // len(old))
+            for some in torch.split(self.every, step) if old.shape[1] else ():
+                value, place = largest(new[some] @ old.T, NEAREST)
+                keys.append((some[:, None] * n + place)[value > LEAST])
+        key = torch.unique(torch.cat(keys))
+        return replace(given, row=key // n, col=key % n, value=torch.ones_like(key))
+
+    def _copies(self, near: NewRows) -> tuple[Tensor, Tensor]:
+        """New nodes that have the views of an unlabelled old node, and that node: [K], [K]."""
+        old = near.col < near.num_old
+        row, col = near.row[old], near.col[old]
+        same = ~torch.isin(col, self.frozen.graph.labelled)
+        for name in FIRST:
+            same &= ((self.views[name][row] - self.old[name][col]).abs() < SAME).all(1)
+        return row[same], col[same]
+
+    def _edges(self, near: NewRows, scale: Tensor, shift: float) -> NewRows:
+        """The candidates above chance and their weights, by what is known of them so far.
+
+        Pairs are scored in the graph of the new nodes, numbered first, and the other ends of their
+        pairs. Every neighbour of a new node is such an end, so all neighbours in common count.
+        """
+        known, given, n, m = self.frozen.known, self.given, near.num_old, near.num_new
+        ends = torch.unique(near.col[near.col < n])
+        place = self.every.new_full((n + m,), -1)
+        place[ends] = m + torch.arange(len(ends), device=place.device)
+        place[n:] = self.every
+
+        def both(old: Tensor, new: Tensor) -> Tensor:
+            return torch.cat([new, old[ends]])
+
+        among_old = linalg.take(known.graph.links, ends)
+        assert isinstance(among_old, SparseMatrix)
+        row, col, _ = linalg.entries(among_old)
+        inside, old = place[col] >= 0, given.col < n
+        row = torch.cat([row[inside] + m, given.row, place[given.col[old]]])
+        col = torch.cat([place[col[inside]], place[given.col], given.row[old]])
+        links = sparse_rows(row, col, torch.ones_like(row).float(), (m + len(ends),) * 2)
+        channels = {
+            name: Channel(
+                both(before.probabilities, self.channels[name].probabilities), before.scores
+            )
+            for name, before in known.channels.items()
+            if name in self.channels
+        }
+        local = replace(
+            self._evidence(links, both(known.graph.degree, self.degree)),
+            views={v: both(self.old[v], new) for v, new in self.views.items()},
+            channels=channels,
+            context=known.context if "vote" in channels else known.context[: len(FIRST_CONTEXT)],
+        )
+        pairs = torch.stack([near.row, place[near.col]])
+        scores = joined((score(local, block) for block in pair_blocks(pairs)), local.graph)
+        weight = weights_of(over_chance(scale, scores) + shift)
+        kept = weight > 0
+        return replace(near, row=near.row[kept], col=near.col[kept], value=weight[kept])
+
+    def _evidence(self, links: SparseMatrix, degree: Tensor) -> GraphEvidence:
+        """The stored evidence about other nodes, with the new nodes' channels so far."""
+        graph = replace(self.frozen.graph)
+        vars(graph).update(links=links, degree=degree)
+        return replace(self.frozen.known, graph=graph, channels=self.channels)
