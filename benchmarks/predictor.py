@@ -14,12 +14,13 @@ import argparse
 import json
 import time
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import torch
 from torch_geometric.data import Data
 
@@ -40,7 +41,6 @@ CONDITIONS = (
     "20 labels per class", "false edges 1x", "false edges 2x", "lost edges 60%", "lost edges 90%",
     "half the features noise", "no features",
 )  # fmt: skip
-FEW = CONDITIONS[1:4]
 SPARSE = 0.1
 """Features with a smaller share of non-zeros are kept sparse: dense, one graph takes 1.2 GB."""
 
@@ -95,8 +95,7 @@ def print_progress(stage: str, done: int, total: int) -> None:
 
 
 def cells(args: argparse.Namespace, root: Path) -> Iterator[tuple[Target, str, int]]:
-    targets = [target for target in open_targets(root) if target.size[0] <= args.most_nodes]
-    large_first = sorted(targets, key=lambda target: -sum(target.size))
+    large_first = sorted(open_targets(root), key=lambda target: -sum(target.size))
     for seed in range(args.seeds):
         for condition in args.conditions or CONDITIONS:
             for target in large_first:
@@ -152,25 +151,8 @@ def evaluate(args: argparse.Namespace) -> None:
         if row is not None:
             rows.append(row)
             append_line(args.out, json.dumps({"experiment": "predictor", **row, **origin}))
-    print_means(rows)
-
-
-def print_means(rows: list[dict[str, Any]]) -> None:
-    """Print means over cells, by condition."""
-    by = defaultdict(list)
-    for row in rows:
-        groups = ["all", row["condition"]] + ["few labels"] * (row["condition"] in FEW)
-        for group in groups:
-            by[group].append(row)
-    for group, some in by.items():
-        accuracy = {
-            name: sum(row["accuracy"][name] for row in some) / len(some)
-            for name in some[0]["accuracy"]
-        }
-        ranked = sorted(accuracy.items(), key=lambda one: -one[1])
-        loss, ece = (sum(row[name] for row in some) / len(some) for name in ("log_loss", "ece"))
-        print(f"{group} ({len(some)}): " + ", ".join(f"{n} {100 * a:.1f}" for n, a in ranked))
-        print(f"    log-loss {loss:.3f}, calibration error {ece:.3f}", flush=True)
+    columns = ["accuracy.prediction", "accuracy.vote", "log_loss", "ece"]
+    print(pd.json_normalize(rows).groupby("condition", sort=False)[columns].mean().round(3))
 
 
 if __name__ == "__main__":
@@ -182,7 +164,6 @@ if __name__ == "__main__":
     parser.add_argument("--control", action="store_true", help="evaluate untrained weights")
     parser.add_argument("--out", type=Path, default=Path("results/predictor.jsonl"))
     parser.add_argument("--conditions", nargs="+")
-    parser.add_argument("--most-nodes", type=int, default=10**9, help="leave out larger graphs")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", default="{}", help="settings of pre-training, as JSON")
     parser.add_argument("--workers", type=int, default=1, help="Ray workers on this machine")
