@@ -277,7 +277,7 @@ def held_out() -> str:
 
 TITLES = {
     "part": "", "target": "graph", "epoch_ms": "epoch ms", "train_seconds": "all s",
-    "peak_bytes": "peak MB",
+    "peak_bytes": "peak MB", "where": "blocks in",
 }  # fmt: skip
 MODEL = ("refinements", "pivots")
 USUAL = {"precision": "float32", "delta": "truncate", "backend": "auto", "stage": "all"}
