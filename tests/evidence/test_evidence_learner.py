@@ -231,7 +231,7 @@ def test_bad_sources_get_a_sentence():
         pretrain_evidence([changed(y=torch.zeros(60, dtype=torch.int64))], TINY)
     with pytest.raises(InputError, match="one value per source"):
         pretrain_evidence([graph()], TINY, weights=[1.0, 2.0])
-    with pytest.raises(InputError, match="steps must be >= 1"):
+    with pytest.raises(InputError, match="steps must be"):
         EvidencePretrainConfig(steps=0)
 
 
