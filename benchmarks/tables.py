@@ -396,7 +396,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "measured": lambda: speed_table(
         "bench_refine.jsonl", ("part", "target", "nodes"), ("seconds", "peak_bytes")
     ),
-    "ray": lambda: speed_table("ray.jsonl", ("part", "nodes", "workers"), ("seconds",)),
+    "ray": lambda: speed_table("ray.jsonl", ("part", "nodes", "workers"), ("seconds", "load")),
     "epoch": lambda: speed_table(
         "bench_epoch.jsonl",
         ("target", "nodes", "edges", *MODEL, "epochs"),

@@ -54,7 +54,7 @@ def map_blocks(
     gpus: float = 0,
     ordered: bool = True,
 ) -> Iterator[Result]:
-    """Yield ``function(shared, block)`` of every block, in order.
+    """Return an iterator over ``function(shared, block)`` of all blocks, in order.
 
     Ray and its workers stay until this process ends or calls ``ray.shutdown()``, ready for the
     next job. If a worker dies, another one repeats its block.
@@ -73,10 +73,8 @@ def map_blocks(
     if workers is not None:
         at_least("workers", workers, 1)
     if ray is None and workers in (None, 1):
-        for block in blocks:
-            yield function(shared, block)
-    else:
-        yield from _on_ray(function, shared, blocks, workers, ray or "local", gpus, ordered)
+        return (function(shared, block) for block in blocks)
+    return _on_ray(function, shared, blocks, workers, ray or "local", gpus, ordered)
 
 
 def where_to_compute(

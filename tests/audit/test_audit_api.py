@@ -13,6 +13,7 @@ from small_audits import IDS, homophilous, with_false_edges
 from torch_geometric.data import Batch, Data
 
 import graphglow
+from graphglow.audit import load_auditor
 from graphglow.errors import InputError
 from graphglow.graph.synthetic import add_edges
 
@@ -119,7 +120,9 @@ def test_weights_directions_and_loops():
 
 def test_labels_are_evidence_and_give_the_class_column():
     data = homophilous()
-    audit = graphglow.audit(data)
+    auditor = load_auditor()
+    audit = graphglow.audit(data, auditor)
+    assert audit.auditor is not auditor  # which stays where it is
     for table in (audit.suspects, audit.missing):
         assert table["probability_same_class"].between(0, 1).all()
 

@@ -1,5 +1,7 @@
 """Episodes, training and files of the auditor."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_audits import homophilous, quick_auditor
@@ -8,7 +10,7 @@ from torch_geometric.data import Data
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
-from graphglow.auditing.pretraining import episode_evidence, pretrain_auditor
+from graphglow.auditing.pretraining import episode_evidence, fit_auditor, pretrain_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.settings import AuditPretrainConfig
@@ -52,6 +54,15 @@ def test_graphs_that_leave_no_episode_are_refused():
     tiny = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), y=torch.tensor([0, 1, 0]), num_nodes=3)
     with pytest.raises(InputError, match="No episode was left"):
         pretrain_auditor([tiny], AuditPretrainConfig(episodes=1, random_episodes=0))
+
+
+def test_episodes_without_a_hidden_edge_train_the_rest():
+    config = AuditPretrainConfig(max_nodes=300, steps=4)
+    episode = episode_evidence(homophilous(), 3, config)
+    auditor = fit_auditor([replace(episode, hidden=torch.zeros_like(episode.hidden))], config)
+    assert bool(auditor.edges.out.any())
+    assert not bool(auditor.pairs.out.any())
+    assert auditor.missing_scale.tolist() == [1, 0]
 
 
 def test_attacks_take_pairs_that_harm_a_gnn_more_than_others_do():

@@ -1,7 +1,5 @@
 """New nodes under a frozen prediction: what is exact, what is near, what is refused, files."""
 
-import json
-
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -248,14 +246,10 @@ def test_one_class_and_a_class_without_a_label(tmp_path):
 
 BAD = {
     "other columns": (torch.zeros(1, 19), None, None, "20 columns"),
-    "no features": (None, torch.tensor([[0], [NODES]]), None, "20 columns"),
     "not a table": (torch.zeros(20), None, None, "20 columns"),
-    "NaN": (torch.full((1, 20), torch.nan), None, None, "finite"),
-    "complex": (torch.zeros(1, 20, dtype=torch.complex64), None, None, "real"),
+    "no features": (None, torch.tensor([[0], [NODES]]), None, "20 columns"),
     "edges of old nodes": (torch.zeros(1, 20), torch.tensor([[0], [1]]), None, "new end"),
     "outside": (torch.zeros(1, 20), torch.tensor([[0], [NODES + 1]]), None, "must lie in"),
-    "shape": (torch.zeros(1, 20), torch.tensor([0, NODES]), None, r"\[2, E\]"),
-    "negative": (torch.zeros(1, 20), torch.tensor([[0], [NODES]]), -torch.ones(1), "non-neg"),
     "weights alone": (torch.zeros(1, 20), None, torch.ones(1), "come with edges"),
 }
 
@@ -277,9 +271,6 @@ def test_without_labels_there_is_nothing_to_answer():
 
 def test_old_and_foreign_files_are_refused(plain, tmp_path):
     path = tmp_path / "prediction.safetensors"
-    path.write_bytes(b"no file of ours")
-    with pytest.raises(InputError, match="foreign"):
-        load_state(path)
     EvidenceLearner.untrained().save(path)
     with pytest.raises(InputError, match="must be a graphglow prediction"):
         load_state(path)
@@ -290,7 +281,6 @@ def test_old_and_foreign_files_are_refused(plain, tmp_path):
         save_tensors(path, "prediction", tensors, {"state": changed, "facts": {}})
         with pytest.raises(InputError, match="state version"):
             load_state(path)
-    json.dumps(state, allow_nan=False)
     state["learner"]["evidence_version"] = 1
     save_tensors(path, "prediction", tensors, {"state": state, "facts": {}})
     with pytest.raises(InputError, match="evidence version"):

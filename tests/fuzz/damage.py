@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load
 from torch_geometric.data import Data
 
+from graphglow import LearnerConfig, StructureLearner
 from graphglow.storage import checksum
 
 NODES = 8
@@ -279,27 +280,18 @@ def graphml_file(random: Random) -> bytes:
 
 
 @lru_cache
-def saved(kind: str) -> bytes:
-    """A small learner or result, as graphglow writes it."""
-    import graphglow
-
-    learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=4, num_heads=2))
+def saved_learner() -> bytes:
+    """A small learner, as graphglow writes it."""
+    learner = StructureLearner(LearnerConfig(embedding_size=4, num_heads=2))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file.safetensors")
-        if kind == "learner":
-            learner.save(path)
-        else:
-            table = Path(folder, "people.csv")
-            rows = "".join(f"{i},{'ab'[i % 2]},{i},{'uv'[i % 2]}\n" for i in range(NODES))
-            table.write_text(f"id,label,a,b\n{rows}")
-            config = graphglow.PaperConfig(epochs=1, num_pivots=2, device="cpu")
-            graphglow.transfer(graphglow.load_graph(table), learner, config).save(path)
+        learner.save(path)
         return path.read_bytes()
 
 
-def safetensors_file(kind: str, random: Random) -> bytes:
+def safetensors_file(random: Random) -> bytes:
     """What graphglow wrote, with other facts in its header and a checksum that fits them."""
-    data = saved(kind)
+    data = saved_learner()
     length = int.from_bytes(data[:8], "little")
     header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
     told = json.loads(header["__metadata__"]["graphglow"])
@@ -323,7 +315,6 @@ MAKERS: dict[str, tuple[str, Callable[[Random], bytes]]] = {
     "new_nodes": (".csv", partial(csv_file, ids="n")),
     "parquet": (".parquet", parquet_file),
     "graphml": (".graphml", graphml_file),
-    "learner": (".safetensors", partial(safetensors_file, "learner")),
-    "result": (".safetensors", partial(safetensors_file, "result")),
+    "learner": (".safetensors", safetensors_file),
 }
 """Kind -> suffix and maker."""

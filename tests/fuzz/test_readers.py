@@ -26,18 +26,11 @@ SECONDS = 10
 PEOPLE = "id,label,a,b\n" + "".join(f"{i},{'ab'[i % 2]},{i},{'uv'[i % 2]}\n" for i in range(NODES))
 
 
-def predict(path: Path) -> None:
-    new = path.with_name("new.csv")
-    new.write_text("id,a,b\nnew,1,u\n")
-    graphglow.TransferResult.load(path).predict_new_tables(new)
-
-
 READERS = {
     "split": lambda path: apply_split_file(load_graph(path.with_name("people.csv")), path),
     "edges": lambda path: load_graph((path.with_name("people.csv"), path)),
     "new_nodes": lambda path: read_new_nodes(path, None, load_graph(path.with_name("people.csv"))),
     "learner": graphglow.StructureLearner.load,
-    "result": predict,
 }
 """Kind -> reader; else it is a graph."""
 

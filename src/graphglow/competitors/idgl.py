@@ -65,9 +65,24 @@ class LearnedGraph:
         """f(A) v, f the row normalisation: [N, F] -> [N, F]."""
         return (self.weights @ v) * self.inverse
 
+    def regularised(self) -> tuple[Tensor, Tensor]:
+        """The graph that is regularised [n, n], and 1 / its row sums [n, 1]."""
+        return self.weights, self.inverse
+
     def penalty(self, distances: Tensor, config: IDGLConfig) -> Tensor:
-        """L_G of A."""
-        return penalty(self.weights, self.inverse, distances, config)
+        """L_G: alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
+
+        ``distances`` d_ij = |x_i - x_j|^2 are of the features.
+        """
+        graph, inverse = self.regularised()
+        n, total = len(graph), graph.new_zeros(())
+        if config.smoothness > 0:
+            total = total + config.smoothness / (2 * n * n) * (graph * distances).sum()
+        if config.connectivity > 0:
+            total = total + config.connectivity / n * inverse.log().sum()
+        if config.sparsity > 0:
+            total = total + config.sparsity / (n * n) * graph.square().sum()
+        return total
 
 
 class AnchorGraph(LearnedGraph):
@@ -82,25 +97,9 @@ class AnchorGraph(LearnedGraph):
         at_anchors = (self.weights.T @ v) * self.inverse_columns  # [s, F]
         return (self.weights @ at_anchors) * self.inverse
 
-    def penalty(self, distances: Tensor, config: IDGLConfig) -> Tensor:
-        """L_G of the anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
-        graph = self.weights.T @ (self.weights * self.inverse)
-        return penalty(graph, self.inverse_columns, distances, config)
-
-
-def penalty(graph: Tensor, inverse: Tensor, distances: Tensor, config: IDGLConfig) -> Tensor:
-    """L_G: alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
-
-    ``inverse`` is 1 / (A 1); ``distances`` d_ij = |x_i - x_j|^2 are of the features.
-    """
-    n, total = len(graph), graph.new_zeros(())
-    if config.smoothness > 0:
-        total = total + config.smoothness / (2 * n * n) * (graph * distances).sum()
-    if config.connectivity > 0:
-        total = total + config.connectivity / n * inverse.log().sum()
-    if config.sparsity > 0:
-        total = total + config.sparsity / (n * n) * graph.square().sum()
-    return total
+    def regularised(self) -> tuple[Tensor, Tensor]:
+        """The anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
+        return self.weights.T @ (self.weights * self.inverse), self.inverse_columns
 
 
 class IDGL(Competitor):
@@ -114,7 +113,7 @@ class IDGL(Competitor):
 
     f normalises rows. It ends after T steps, or when |A^(t) - A^(t-1)|^2 <= delta |A^(1)|^2. The
     loss is L^(1) + sum_{i=2..t} L^(i) / t, each L^(i) the cross-entropy plus L_G of A^(i)
-    (:func:`penalty`); predictions are the last step's.
+    (:meth:`LearnedGraph.penalty`); predictions are the last step's.
 
     IDGL-Anchor (section 3.4), in O(N s), has R between nodes and s anchors, drawn once per run, in
     place of A, and messages in two steps, ``f(A)`` becoming ``Delta^-1 R Lambda^-1 R^T``. The

@@ -124,7 +124,7 @@ def community_channel(graph: Graph, members: list[Tensor]) -> Channel:
     one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
     pseudo = constant(COMMUNITY_PSEUDO, graph.device)[:, None, None]
     channels = []
-    for number, member in enumerate(members):
+    for member in members:
         counts = graph.prior.new_zeros(int(member.max()) + 1, len(graph.seen))
         counts.index_add_(0, member[graph.labelled], one_hot)
         near = counts[member]
@@ -137,11 +137,9 @@ def community_channel(graph: Graph, members: list[Tensor]) -> Channel:
         def logits_of(block: slice, shares: Callable[..., Tensor] = shares) -> Tensor:
             return shares(graph.labelled[block], pseudo).log()
 
-        best = int(log_loss(graph, logits_of, len(pseudo)).argmin())
+        best = pseudo[int(log_loss(graph, logits_of, len(pseudo)).argmin())]
         every = torch.arange(graph.num_nodes, device=graph.device)
-        chosen = {"member": member, "partition": torch.tensor(number),
-                  "pseudo": torch.tensor(COMMUNITY_PSEUDO[best])}  # fmt: skip
-        channels.append(_channel(graph, shares(every, pseudo[best]), chosen=chosen))
+        channels.append(_channel(graph, shares(every, best)))
     return best_channel(channels)
 
 

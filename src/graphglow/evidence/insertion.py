@@ -33,15 +33,7 @@ from graphglow.evidence.rounds import (
     vote_inputs,
     weights_of,
 )
-from graphglow.evidence.views import (
-    AGAIN,
-    ALL,
-    FIRST,
-    HIDDEN,
-    RANKS,
-    role_degrees,
-    role_waves,
-)
+from graphglow.evidence.views import AGAIN, ALL, FIRST, HIDDEN, RANKS, role_degrees, role_waves
 from graphglow.graph.check import checked_edges
 from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.linalg import rows as linalg
@@ -398,13 +390,11 @@ class _Insertion:
         row = torch.cat([row[inside] + m, given.row, place[given.col[old]]])
         col = torch.cat([place[col[inside]], place[given.col], given.row[old]])
         links = sparse_rows(row, col, torch.ones_like(row).float(), (m + len(ends),) * 2)
-        channels = {
-            name: Channel(
-                both(before.probabilities, self.channels[name].probabilities), before.scores
-            )
-            for name, before in known.channels.items()
-            if name in self.channels
-        }
+        channels = {}
+        for name, old_one in known.channels.items():
+            if name in self.channels:
+                p = both(old_one.probabilities, self.channels[name].probabilities)
+                channels[name] = Channel(p, old_one.scores)
         local = replace(
             self._evidence(links, both(known.graph.degree, self.degree)),
             views={v: both(self.old[v], new) for v, new in self.views.items()},

@@ -60,17 +60,10 @@ def views_of(graph: Graph, x: Tensor, link: Tensor) -> dict[str, Tensor]:
     }  # fmt: skip
 
 
-def hidden_layer(
-    views: dict[str, Tensor], names: tuple[str, ...], like: HiddenLayer | None = None
-) -> Rows:
-    """Return a random hidden layer over views: [N, HIDDEN], or no columns.
-
-    With ``like``, apply that layer to the rows instead of drawing one.
-    """
+def hidden_layer(views: dict[str, Tensor], names: tuple[str, ...]) -> Rows:
+    """Return a random hidden layer over views: [N, HIDDEN], or no columns."""
     rows = SideBySide.of([views[name] for name in names])
-    if rows.shape[1] == 0:
-        return rows
-    return HiddenLayer.of(rows, HIDDEN) if like is None else like.of_rows(rows)
+    return HiddenLayer.of(rows, HIDDEN) if rows.shape[1] else rows
 
 
 def second_views(first: dict[str, Tensor], adjacency: SparseMatrix) -> dict[str, Tensor]:

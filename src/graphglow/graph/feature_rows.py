@@ -54,13 +54,10 @@ class FeatureEncoder:
         largest = dense.abs().amax(0).clamp_min(1e-30)
         dense = dense / largest
         mean = dense.mean(0)
-        dense -= mean
-        spread = dense.square().mean(0).sqrt()
+        spread = dense.sub_(mean).square_().mean(0).sqrt()
         kept = (spread > 1e-6).nonzero()[:, 0]
         encoder = cls(False, width, kept, torch.stack([largest, mean, spread])[:, kept])
-        if len(kept) < width:
-            dense = dense[:, kept]
-        return (unit_(dense.div_(spread[kept])) if len(kept) else None), encoder
+        return encoder.rows(x), encoder
 
     def rows(self, x: Tensor) -> Rows | None:
         """Unit rows of other nodes with the same columns; None if none counts: [M, F] -> [M, D]."""

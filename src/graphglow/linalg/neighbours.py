@@ -1,10 +1,10 @@
-"""The nearest of many rows to each of them: exact by blocks, or in lists where there are many.
+"""Nearest rows: exact by blocks, or by inverted lists where there are many.
 
 A list holds rows that lie together, by k-means: of cells where there are many rows, and of lists
-within a cell. A row looks through the lists of the centroids that are nearest to it, and time per
-row does not grow with the rows. Lists lie one after another in memory and rows are taken in that
-order, so that those that look through one list do so together. Centroids begin at random rows
-(pivots); the generator is fixed, and what is found depends on the rows alone.
+within a cell. A row is compared with the lists of the centroids nearest to it, so time per row does
+not grow with their number. Lists lie one after another in memory and rows are taken in that order,
+so that those that look through one list do so together. Draws are fixed: the result depends on the
+rows alone.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class Search:
     rows: Tensor
     members: Tensor
     many: int
-    """How many rows there were, with those of zeros, which are near to none."""
+    """Number of rows, with those of zeros, which are near to none."""
     starts: Tensor | None = None
     centroids: Tensor | None = None
     around: Tensor | None = None
@@ -76,10 +76,9 @@ class Search:
         return f"{PROBES} of {len(self.centroids):,} lists"
 
     def nearest(self, places: range, k: int) -> Tensor:
-        """Rows at some places and the ``k`` nearest others of each, if the product is positive.
+        """The rows at some places and the ``k`` nearest others of each, if the product is positive.
 
-        A place is where a row stands among :attr:`rows`. With lists, a few nearest are found best:
-        a row looks at some 2,000 others.
+        A place is a position in :attr:`rows`. With lists, a row looks at some 2,000 others.
 
         Shapes:
             n places -> [2, <= n k]: numbers of rows
@@ -106,13 +105,13 @@ class Search:
     @torch.no_grad()
     def _pairs(self, here: Tensor, k: int) -> Tensor:
         """Places and the ``k`` nearest of each: [n] -> [2, <= n k]."""
-        value, there = self._closest(here, k + 1)
+        value, there = self._looked_up(here, k + 1)
         value[there == here[:, None]] = -1
         value, best = value.topk(min(k, value.shape[1]), 1)
         pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
         return pairs[:, value > LEAST]
 
-    def _closest(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _looked_up(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest products of rows at some places, and where: [n] -> [n, k], [n, k]."""
         queries = self.rows[here[0] : here[-1] + 1]
         if self.starts is None or self.around is None or self.centroids is None:
@@ -291,7 +290,7 @@ def _fill(table: Tensor, rows: Tensor, values: Tensor) -> None:
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """As ``topk(k, 1)``, in a fraction of its time: only chunks with a large entry are sorted.
+    """``topk(k, 1)`` in a fraction of its time: only chunks with a large entry are sorted.
 
     Shapes:
         [n, m] -> [n, k], [n, k]

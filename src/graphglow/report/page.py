@@ -24,12 +24,9 @@ def write_page(path: str | Path, template: str, **values: Any) -> None:
     A value that the template lacks is an error.
     """
     environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     environment.filters |= {"percent": in_percent, "signed": signed, "amount": amount, "cell": cell}
     page = environment.get_template(template).render(
         generator=f"{GENERATOR} {__version__}",

@@ -102,6 +102,8 @@ def test_the_table_names_ours_in_bold(rows):
     assert "predict ahead by" in table
     assert table.count("\n") == 2 + len(METHOD_TITLES) + 1
     assert standings_table([]) == NO_ROWS
+    rivals = [row for row in rows if row["method"] in ("gcn", "mlp")]
+    assert "best of these, by validation ahead by" in standings_table(rivals)
 
 
 def test_a_sweep_is_of_targets_that_have_every_point(rows):
