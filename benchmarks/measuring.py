@@ -1,11 +1,10 @@
 """Time and memory of whole jobs: rows of bench_refine, ray, bench_epoch and bench_scale.
 
     python benchmarks/measuring.py refine audit --targets cora --nodes 100000 --device cuda
-    python benchmarks/measuring.py refine --nodes 100000 --device cpu --workers 1 2 4
     python benchmarks/measuring.py epoch --targets amherst41 --epochs 500
     python benchmarks/measuring.py epoch --nodes 100000 1000000 --refinements 2
 
-Epochs are those of a transfer under the paper's learner, never trained. Several workers are Ray's.
+Epochs are those of a transfer under the paper's learner, never trained.
 """
 
 import argparse
@@ -75,19 +74,16 @@ def timed(step: Callable[[Data], object], data: Data, device: torch.device, repe
 
 
 def whole_jobs(part: str, args: argparse.Namespace, device: torch.device) -> Iterator[Row]:
-    """Refine or audit each graph with so many workers."""
-
-    def step(data: Data, workers: int) -> object:
-        given = {"device": device.type, "workers": workers}
-        return refine(data, **given) if part == "refine" else audit(data, **given).findings
-
+    """Refine or audit each graph."""
+    steps: dict[str, Callable[[Data], object]] = {
+        "refine": lambda data: refine(data, device=device.type),
+        "audit": lambda data: audit(data, device=device.type).findings,
+    }
     for target in (*args.targets, *args.nodes):
         named = isinstance(target, str)
         data = load_graph(target, data_root=args.data_root) if named else random_graph(target)
-        for workers in args.workers or [1]:
-            row = timed(lambda one, n=workers: step(one, n), data, device, args.repeats)
-            row |= {"workers": workers} if args.workers else {}
-            yield {"target": str(target), "part": part, "stage": "all"} | row
+        row = timed(steps[part], data, device, args.repeats)
+        yield {"target": str(target), "part": part, "stage": "all"} | row
 
 
 def epochs(data: Data, args: argparse.Namespace) -> Row:

@@ -1,54 +1,50 @@
-r"""How good ``predict`` is where the open-world suite does not look; each check appends rows.
+r"""Check ``predict`` where the open-world suite does not look; each check appends rows.
 
     python benchmarks/predict_checks.py communities fraud exam
-    python benchmarks/predict_checks.py graphany seeds loo --learners runs/learners --device cuda
-    python benchmarks/predict_checks.py speed [--nodes 1000000 --device cuda]
+    python benchmarks/predict_checks.py seeds loo --learners runs/learners --device cuda
 
 =========== ========================================================================
 communities graphs without features, 30 of 500 nodes labelled: planted partition, LFR with mixing .3
 fraud       5 % positive, 20 % labelled, 20 % false links: AUC and average precision
-graphany    GraphAny's protocol on open graphs: 20 C training labels, stratified, and no others
 exam        the paper's seven graphs and attacked Cora, training labels only
 seeds       the share of predicted classes and of refined edges that another seed changes
 loo         leave-one-out accuracy against test accuracy, calibration, coverage of 90 % sets
-speed       seconds on Cora beside a GCN's, or on a random graph of so many nodes
 =========== ========================================================================
 
-Rows go to ``results/predict_checks.jsonl``. An open graph gets the learner that has seen none of
-its family, from the folder ``--learners`` (``benchmarks/predictor.py --train FOLDER`` makes it);
-``--learners universal`` takes the package's for all, which has seen them.
+Rows go to ``results/predict_checks.jsonl``. Open graphs are predicted by the learner that has not
+seen their family, from the folder ``--learners`` (``benchmarks/predictor.py --train FOLDER`` makes
+it), or with ``--learners universal`` by the package's, which has seen them.
 """
 
 import argparse
 import json
-import statistics
-import time
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
+import pandas as pd
+import scipy.sparse as sp
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.manifold import spectral_embedding
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_scipy_sparse_matrix
 
-from graphglow.competitors import METHODS, fit
-from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
+import graphglow
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import (
-    HIDDEN,
-    accuracy_on,
     predict_pool,
     refine_pool,
     run_method,
-    settings_of,
     untrained_like,
 )
 from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
@@ -56,15 +52,8 @@ from graphglow.lab.row_files import provenance
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import choose_edges
 from graphglow.storage import append_line
-from measuring import random_graph
 
 Row = dict[str, Any]
-PUBLISHED: dict[str, tuple[float, float] | None] = {
-    "amazon-computers": (0.819, 0.865), "coauthor-physics": (0.939, 0.940), "dblp": (0.762, 0.821),
-    "squirrel-filtered": None, "minesweeper": None,
-}  # fmt: skip
-"""GraphAny's protocol: frozen Node4All and the best method that is tuned on each graph, as
-published; None where nothing is."""
 SEED_TARGETS = (
     "airports-brazil", "webkb-washington", "acm", "uai2010", "squirrel-filtered",
     "facebook-caltech36-year",
@@ -72,73 +61,62 @@ SEED_TARGETS = (
 LOO_CONDITIONS = ("as it is", "20 labels per class", "5 labels per class", "false edges 1x")
 COVERAGE = 0.9
 LABELLED, NODES = 30, 500
-LABEL_SPREAD, STEPS = 0.9, 50
+DAMPING, STEPS = 0.9, 50
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the command line says."""
-
-    device: str
-    root: Path
-    seeds: int | None
-    targets: Sequence[str]
-    learners: str | None
-    nodes: int | None
-
-    def draws(self, usual: int) -> range:
-        return range(self.seeds or usual)
-
-    def open_targets(self, usual: Iterable[str] | None = None) -> Iterator[Target]:
-        """Open graphs by name, as far as they are there."""
-        names = self.targets or usual
-        for target in find_targets(self.root):
-            if target.fold is not None and (names is None or target.name in names):
-                yield target
-
-    def learner(self, target: Target | None = None) -> EvidenceLearner:
-        """The package's, or of an open graph the one that has not seen its family."""
-        if target is None or target.fold is None or self.learners == UNIVERSAL:
-            return evidence_learner()
-        if self.learners is None:
-            raise InputError(
-                "--learners FOLDER must name the learners of held-out families, which "
-                "python benchmarks/predictor.py --train FOLDER makes; got none"
-            )
-        return evidence_learner(Path(self.learners) / f"fold{target.fold}.safetensors")
+def open_targets(args: argparse.Namespace, usual: Iterable[str] | None = None) -> list[Target]:
+    """Return the open graphs named by ``--targets``, by default the usual ones."""
+    names = args.targets or usual
+    targets = [target for target in find_targets(args.data_root) if target.fold is not None]
+    return [target for target in targets if names is None or target.name in names]
 
 
-# communities
+def learner_for(target: Target, learners: str | None) -> EvidenceLearner:
+    """Return the learner that has not seen the family of an open graph."""
+    if learners == UNIVERSAL:
+        return evidence_learner()
+    if learners is None:
+        raise InputError(
+            "Open graphs need learners that have not seen them. Make them by python "
+            "benchmarks/predictor.py --train FOLDER, and name them by --learners FOLDER."
+        )
+    return evidence_learner(Path(learners) / f"fold{target.fold}.safetensors")
 
 
-def communities(asked: Asked) -> Iterator[Row]:
-    """Accuracy on nodes without a label."""
+def predictions(data: Data, seed: int, device: str) -> dict[str, Tensor]:
+    """Predict classes [N] from training labels, by the package's learner and the control."""
+    given = {"known": data.train_mask, "seed": seed, "device": device}
+    learner = evidence_learner()
+    lines = {"predict": learner, "untrained": untrained_like(learner, seed)}
+    return {name: predict_pool(data, one, **given).argmax(1) for name, one in lines.items()}
+
+
+def test_accuracy(classes: Tensor, data: Data) -> float:
+    return float((classes == data.y)[data.test_mask].double().mean())
+
+
+def communities(args: argparse.Namespace) -> Iterator[Row]:
     for kind, make in {"planted partition": planted_partition, "LFR, mixing .3": lfr}.items():
-        for seed in asked.draws(3):
+        for seed in range(args.seeds or 3):
             data = make(seed)
-            lines = predictions(data, asked.learner(), seed, asked.device)
-            lines |= {
+            lines = predictions(data, seed, args.device) | {
                 "spectral + logistic regression": spectral(data),
                 "Louvain + vote": louvain(data, seed),
-                "label propagation": label_propagation(data).argmax(1),
+                "label propagation": label_propagation(data, data.train_mask).argmax(1),
             }
             for method, classes in lines.items():
-                right = (classes == data.y)[data.test_mask].double().mean()
-                yield {"target": kind, "seed": seed, "method": method, "accuracy": float(right)}
+                row = {"target": kind, "seed": seed, "method": method}
+                yield row | {"accuracy": test_accuracy(classes, data)}
 
 
 def planted_partition(seed: int) -> Data:
-    """Ten groups of fifty; a node has about ten neighbours in its own and seven in others."""
-    import networkx as nx
-
+    """Ten groups of fifty; a node has about ten neighbours in its group and seven in others."""
     graph = nx.planted_partition_graph(10, NODES // 10, 0.2, 0.015, seed=seed)
     return with_labels(graph, torch.arange(NODES) // (NODES // 10), seed)
 
 
 def lfr(seed: int) -> Data:
     """Communities and degrees by power laws (Lancichinetti, Fortunato and Radicchi, 2008)."""
-    import networkx as nx
-
     for attempt in range(100):
         try:
             graph = nx.LFR_benchmark_graph(
@@ -155,8 +133,8 @@ def lfr(seed: int) -> Data:
     return with_labels(graph, y, seed)
 
 
-def with_labels(graph: Any, y: Tensor, seed: int) -> Data:
-    """The graph without features; labels of some nodes are known, the rest is for tests."""
+def with_labels(graph: nx.Graph, y: Tensor, seed: int) -> Data:
+    """Drop features, give 30 nodes a label, and test on the others."""
     ends = torch.tensor([(u, v) for u, v in graph.edges if u != v]).T
     order = torch.randperm(NODES, generator=torch.Generator().manual_seed(seed))
     known = torch.zeros(NODES, dtype=torch.bool)
@@ -167,97 +145,70 @@ def with_labels(graph: Any, y: Tensor, seed: int) -> Data:
     )  # fmt: skip
 
 
-def predictions(data: Data, learner: EvidenceLearner, seed: int, device: str) -> dict[str, Tensor]:
-    """Classes [N] by ``predict`` and its untrained control, from training labels."""
-    given = {"known": data.train_mask, "seed": seed, "device": device}
-    frozen = {"predict": learner, "untrained": untrained_like(learner, seed)}
-    return {name: predict_pool(data, one, **given).argmax(1) for name, one in frozen.items()}
-
-
-def adjacency(data: Data) -> Any:
-    import scipy.sparse as sp
-
-    row, col = data.edge_index.numpy()
-    return sp.csr_matrix((np.ones(len(row)), (row, col)), shape=(data.num_nodes,) * 2)
+def adjacency_of(data: Data) -> sp.csr_matrix:
+    return to_scipy_sparse_matrix(data.edge_index, num_nodes=data.num_nodes).tocsr().astype(float)
 
 
 def spectral(data: Data) -> Tensor:
     """Logistic regression on as many eigenvectors as there are classes."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.manifold import spectral_embedding
-    from sklearn.preprocessing import StandardScaler
-
-    many = int(data.y.max()) + 1
-    rows = spectral_embedding(adjacency(data), n_components=many, random_state=0, drop_first=False)
+    adjacency = adjacency_of(data)
+    classes = int(data.y.max()) + 1
+    rows = spectral_embedding(adjacency, n_components=classes, random_state=0, drop_first=False)
     rows, known = StandardScaler().fit_transform(rows), data.train_mask.numpy()
     model = LogisticRegression(max_iter=2000).fit(rows[known], data.y.numpy()[known])
     return torch.from_numpy(model.predict(rows))
 
 
 def louvain(data: Data, seed: int) -> Tensor:
-    """The most frequent label of a node's community; of the graph, where it has none."""
-    import networkx as nx
-
-    found = nx.community.louvain_communities(nx.from_scipy_sparse_array(adjacency(data)), seed=seed)
+    """The most frequent label of a node's community, or of the graph if that has none."""
+    graph = nx.from_scipy_sparse_array(adjacency_of(data))
     labels, known = data.y, data.train_mask
     classes = torch.full_like(labels, int(torch.bincount(labels[known]).argmax()))
-    for group in found:
+    for group in nx.community.louvain_communities(graph, seed=seed):
         nodes = torch.tensor(sorted(group))
-        there = labels[nodes][known[nodes]]
-        if len(there):
-            classes[nodes] = torch.bincount(there).argmax()
+        given = labels[nodes][known[nodes]]
+        if len(given):
+            classes[nodes] = torch.bincount(given).argmax()
     return classes
 
 
-def label_propagation(data: Data, known: Tensor | None = None) -> Tensor:
+def label_propagation(data: Data, known: Tensor) -> Tensor:
     """``F <- a D^-1 A F + (1 - a) Y``, over the class shares (Zhou et al., 2004): [N, C]."""
-    known = data.train_mask if known is None else known
-    weights = adjacency(data)
-    scale = 1 / np.maximum(np.asarray(weights.sum(1)), 1)
-    start = torch.nn.functional.one_hot(data.y)[known].double()
-    given = np.zeros((data.num_nodes, start.shape[1]))
-    given[known.numpy()] = (start / start.sum(0).clamp_min(1)).numpy()
-    found = given
+    adjacency = adjacency_of(data)
+    scale = 1 / np.maximum(np.asarray(adjacency.sum(1)), 1)
+    one_hot = torch.nn.functional.one_hot(data.y)[known].double()
+    given = np.zeros((data.num_nodes, one_hot.shape[1]))
+    given[known.numpy()] = (one_hot / one_hot.sum(0).clamp_min(1)).numpy()
+    spread = given
     for _ in range(STEPS):
-        found = LABEL_SPREAD * scale * (weights @ found) + (1 - LABEL_SPREAD) * given
-    return torch.from_numpy(found)
+        spread = DAMPING * scale * (adjacency @ spread) + (1 - DAMPING) * given
+    return torch.from_numpy(spread)
 
 
-# fraud
-
-
-def fraud(asked: Asked) -> Iterator[Row]:
-    """Area under the curve and average precision, on nodes without a label."""
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
+def fraud(args: argparse.Namespace) -> Iterator[Row]:
     methods = ("predict", "untrained", "transfer", "gcn", "bag-gcn", "bag-gpr")
-    for seed in asked.draws(4):
+    for seed in range(args.seeds or 4):
         data = fraud_graph(seed)
-        scores = {
-            method: run_method(method, data, seed=seed, device=asked.device).scores
-            for method in methods
-        }
-        pool = data.train_mask | data.val_mask
-        scores["label propagation"] = label_propagation(data, pool)
+        odds = {}
+        for method in methods:
+            scores = run_method(method, data, seed=seed, device=args.device).scores
+            odds[method] = scores[:, 1] - scores[:, 0]
+        spread = label_propagation(data, data.train_mask | data.val_mask)
+        odds["label propagation"] = spread[:, 1] / (spread.sum(1) + 1e-12)
         truth = data.y[data.test_mask].numpy()
-        for method, p in scores.items():
-            odds = (p[:, 1] - p[:, 0] if method != "label propagation" else ratio(p)).double()
-            odds = odds[data.test_mask].numpy()
+        for method, values in odds.items():
+            tested = values.double()[data.test_mask].numpy()
             yield {
                 "target": "fraud", "seed": seed, "method": method, "nodes": data.num_nodes,
-                "auc": float(roc_auc_score(truth, odds)),
-                "average_precision": float(average_precision_score(truth, odds)),
+                "auc": float(roc_auc_score(truth, tested)),
+                "average_precision": float(average_precision_score(truth, tested)),
             }  # fmt: skip
-
-
-def ratio(p: Tensor) -> Tensor:
-    return p[:, 1] / (p.sum(1) + 1e-12)
 
 
 def fraud_graph(seed: int) -> Data:
     """3,000 to 5,000 people, 5 % of them frauds who deal with each other and look a bit alike.
 
-    One of five links means nothing. A fifth of the people is labelled, half of it for validation.
+    A fifth of the links are random. A fifth of the people are labelled, half of them to validate.
     """
     generator = torch.Generator().manual_seed(seed)
     nodes = int(torch.randint(3000, 5001, (), generator=generator))
@@ -268,9 +219,9 @@ def fraud_graph(seed: int) -> Data:
     def pairs(among: Tensor, count: int) -> Tensor:
         return among[torch.randint(len(among), (2, count), generator=generator)]
 
-    some = (y == 0).nonzero()[:, 0]
-    across = torch.stack([rare.repeat(2), pairs(some, 2 * len(rare))[0]])
-    ends = torch.cat([pairs(some, 4 * len(some)), pairs(rare, 7 * len(rare) // 4), across], 1)
+    honest = (y == 0).nonzero()[:, 0]
+    across = torch.stack([rare.repeat(2), pairs(honest, 2 * len(rare))[0]])
+    ends = torch.cat([pairs(honest, 4 * len(honest)), pairs(rare, 7 * len(rare) // 4), across], 1)
     ends = ends[:, ends[0] != ends[1]]
     order, fifth = torch.randperm(nodes, generator=generator), nodes // 5
     masks = torch.zeros(3, nodes, dtype=torch.bool)
@@ -283,198 +234,78 @@ def fraud_graph(seed: int) -> Data:
     return add_edges(data, 0.25, seed=seed)
 
 
-# graphany, exam
-
-
-def graphany(asked: Asked) -> Iterator[Row]:
-    """Accuracy beside the published figures of frozen and of tuned models."""
-    for target in asked.open_targets(PUBLISHED):
-        learner, data = asked.learner(target), load_graph(target.file)
-        frozen, tuned = PUBLISHED.get(target.name) or (None, None)
-        for seed in asked.draws(3):
-            one = graphany_split(data, seed)
-            began = time.perf_counter()
-            found = predict_pool(one, learner, known=one.train_mask, seed=seed, device=asked.device)
-            seconds = time.perf_counter() - began
-            yield {
-                "target": target.name, "seed": seed, "method": "predict", "seconds": seconds,
-                "accuracy": accuracy_on(found, one, one.test_mask),
-                "node4all": frozen, "best_tuned": tuned,
-            }  # fmt: skip
-
-
-def graphany_split(data: Data, seed: int) -> Data:
-    """20 C training nodes by class shares; half of the rest validates, and is not read."""
-    from sklearn.model_selection import train_test_split
-
-    labelled, out = (data.y >= 0).nonzero()[:, 0].numpy(), data.clone()
-    y, classes = data.y.numpy(), int(data.y.max()) + 1
-    train, rest = train_test_split(
-        labelled, train_size=20 * classes, random_state=seed, stratify=y[labelled]
-    )
-    val, test = train_test_split(rest, train_size=0.5, random_state=seed)
-    for name, part in {"train_mask": train, "val_mask": val, "test_mask": test}.items():
-        out[name] = torch.zeros(len(y), dtype=torch.bool)
-        out[name][part] = True
-    return out
-
-
-def exam(asked: Asked) -> Iterator[Row]:
-    """The paper's graphs by the public or the authors' split; none of them was a source."""
-    every = {target.name: target for target in find_targets(asked.root)}
-    exams = {name: one for name, one in every.items() if one.family == "paper"}
-    for condition, file in attacked_files(asked.root).items():
-        exams[f"cora, {condition}"] = every["cora"]._replace(file=file)
-    for name, target in exams.items():
-        if asked.targets and name not in asked.targets:
-            continue
-        for seed in asked.draws(1):
-            data = target.load(asked.root, seed)
-            lines = predictions(data, asked.learner(), seed, asked.device)
-            for method, classes in lines.items():
-                right = (classes == data.y)[data.test_mask].double().mean()
+def exam(args: argparse.Namespace) -> Iterator[Row]:
+    """Use the public or the authors' split; no graph was a source."""
+    targets = {target.name: target for target in find_targets(args.data_root)}
+    exams = {name: one for name, one in targets.items() if one.family == "paper"}
+    for condition, file in attacked_files(args.data_root).items():
+        exams[f"cora, {condition}"] = targets["cora"]._replace(file=file)
+    for name in args.targets or exams:
+        for seed in range(args.seeds or 1):
+            data = exams[name].load(args.data_root, seed)
+            for method, classes in predictions(data, seed, args.device).items():
                 yield {
-                    "target": name, "seed": seed, "method": method, "accuracy": float(right),
+                    "target": name, "seed": seed, "method": method,
+                    "accuracy": test_accuracy(classes, data),
                     "split": str(data.split), "labels": int(data.train_mask.sum()),
                 }  # fmt: skip
 
 
-# seeds, loo
-
-
-def seeds(asked: Asked) -> Iterator[Row]:
-    """Of what seed 0 gives, the share that each other seed changes."""
-    for target in asked.open_targets(SEED_TARGETS):
-        data, learner = target.load(asked.root, 0), asked.learner(target)
-        first: tuple[Tensor, Tensor] | None = None
-        for seed in range(1 + (asked.seeds or 2)):
-            made = refine_pool(data, learner, seed=seed, device=asked.device)
-            assert made.probabilities is not None
-            kept = choose_edges(made)
-            ends = kept.pairs[:, kept.edges]
-            found = made.probabilities.argmax(1), ends[0] * made.num_nodes + ends[1]
-            if first is None:
-                first = found
-                continue
+def seeds(args: argparse.Namespace) -> Iterator[Row]:
+    """Compare each further seed with seed 0."""
+    for target in open_targets(args, SEED_TARGETS):
+        data, learner = target.load(args.data_root, 0), learner_for(target, args.learners)
+        results = []
+        for seed in range(1 + (args.seeds or 2)):
+            refined = refine_pool(data, learner, seed=seed, device=args.device)
+            assert refined.probabilities is not None
+            kept = choose_edges(refined)
+            low, high = kept.pairs[:, kept.edges]
+            results.append((refined.probabilities.argmax(1), low * refined.num_nodes + high))
+        for seed, (classes, edges) in enumerate(results[1:], 1):
             yield {
                 "target": target.name, "seed": seed, "method": "predict",
-                "classes_changed": float((found[0] != first[0]).double().mean()),
-                "edges_changed": float((~torch.isin(first[1], found[1])).double().mean()),
+                "classes_changed": float((classes != results[0][0]).double().mean()),
+                "edges_changed": float((~torch.isin(results[0][1], edges)).double().mean()),
             }  # fmt: skip
 
 
-def loo(asked: Asked) -> Iterator[Row]:
-    """How true ``predict`` is about itself, all labels at work."""
-    for target in asked.open_targets():
-        if target.tier == "large" and not asked.targets:
+def loo(args: argparse.Namespace) -> Iterator[Row]:
+    """Compare what ``predict`` says of itself, with all labels, with the test nodes."""
+    for target in open_targets(args):
+        if target.tier == "large" and not args.targets:
             continue
-        for seed in asked.draws(1):
+        for seed in range(args.seeds or 1):
             for condition in LOO_CONDITIONS:
-                data = draw(target, condition, seed, asked.root)
-                if data is None:
-                    continue
-                given = {"seed": seed, "device": asked.device, "learner": asked.learner(target)}
-                entry = run_method("predict", data, **given)
-                test = accuracy_on(entry.scores, data, data.test_mask)
-                enough = entry.metrics["labels"] >= 20 * entry.metrics["classes"]
-                off = abs(test - entry.estimate)
-                yield {
-                    "target": condition, "graph": target.name, "seed": seed, "method": "predict",
-                    "accuracy": test, "loo_accuracy": entry.estimate, **entry.metrics,
-                    "loo_off": off if enough else None,
-                    **coverage_of(entry.scores, data), "bins": reliability(entry.scores, data),
-                }  # fmt: skip
+                data = draw(target, condition, seed, args.data_root)
+                if data is not None:
+                    learner = learner_for(target, args.learners)
+                    row = {"target": condition, "graph": target.name, "seed": seed}
+                    yield row | self_estimates(data, learner, seed, args.device)
 
 
-def coverage_of(p: Tensor, data: Data) -> Row:
-    """How often a test node's class is in its conformal set, and how many classes that has.
-
-    A set has the classes that are at least as probable as all but a tenth of the labelled nodes'
-    own, these by leave-one-out.
-    """
-    known = data.train_mask | data.val_mask
-    own = p[known, data.y[known]].sort().values
-    place = int((1 - COVERAGE) * (len(own) + 1)) - 1
-    sets = p >= own[place] if place >= 0 else torch.ones_like(p, dtype=torch.bool)
-    test = data.test_mask
-    covered = sets[test, data.y[test]].double().mean()
-    return {"coverage": float(covered), "set_size": float(sets[test].double().sum(1).mean())}
-
-
-def reliability(p: Tensor, data: Data, bins: int = 10) -> list[list[float]]:
-    """Of test nodes by tenths of the highest probability: count, its mean, share right."""
-    sure, classes = p[data.test_mask].double().max(1)
-    right = (classes == data.y[data.test_mask]).double()
-    place = (sure * bins).long().clamp_max(bins - 1)
-    count = torch.bincount(place, minlength=bins).double()
-    sums = [torch.bincount(place, value, minlength=bins) for value in (sure, right)]
-    means = [(total / count.clamp_min(1)).tolist() for total in sums]
-    return [count.tolist(), *means]
-
-
-# speed
-
-
-def speed(asked: Asked) -> Iterator[Row]:
-    """Median seconds of three runs after one that warms up."""
-    learner = asked.learner()
-    if asked.nodes:
-        graph = random_graph(asked.nodes)
-        refine = lambda: learner.refine(graph, device=resolve_device(asked.device))  # noqa: E731
-        yield {"target": f"random, {asked.nodes:,} nodes", "seed": 0, "method": "predict"} | timed(
-            refine, asked.device, 1
-        )
-        return
-    data = load_graph("cora")
-    given = settings_of("gcn") | {"hidden": HIDDEN, "device": asked.device}
-    config = METHODS["gcn"].config(**given)
-    steps: dict[str, Callable[[], object]] = {
-        "gcn": lambda: fit("gcn", data, config),
-        "predict": lambda: predict_pool(data, learner, device=asked.device),
-    }
-    found = {name: timed(step, asked.device, 3) for name, step in steps.items()}
-    for name, spent in found.items():
-        times = spent["seconds"] / found["gcn"]["seconds"]
-        yield {"target": "cora", "seed": 0, "method": name, **spent, "times_a_gcn": times}
-
-
-def timed(step: Callable[[], object], device: str, runs: int) -> Row:
-    place, spent = resolve_device(device), []
-    for _ in range(1 + runs):
-        reset_peak_memory(place)
-        began = time.perf_counter()
-        step()
-        if place.type == "cuda":
-            torch.cuda.synchronize()
-        spent.append(time.perf_counter() - began)
-    return {"seconds": statistics.median(spent[1:]), "peak_memory_bytes": peak_memory_bytes(place)}
+def self_estimates(data: Data, learner: EvidenceLearner, seed: int, device: str) -> Row:
+    """Leave-one-out accuracy and conformal sets, and how far they are off on test nodes."""
+    prediction = graphglow.predict(
+        data, learner, labels="train+val", coverage=COVERAGE, seed=seed, device=device
+    )
+    test, expected, sets = prediction.score("test"), prediction.accuracy, prediction.sets
+    nodes = data.test_mask & (data.y >= 0)
+    assert sets is not None
+    enough = int(prediction.labelled.sum()) >= 20 * sets.shape[1]
+    return {
+        "method": "predict", "accuracy": test.accuracy, "loo_accuracy": expected.value,
+        "loo_off": abs(test.accuracy - expected.value) if enough else None,
+        "log_loss": test.log_loss, "calibration_error": test.calibration_error,
+        "coverage": float(sets[nodes, data.y[nodes]].double().mean()),
+        "set_size": float(sets[nodes].double().sum(1).mean()),
+    }  # fmt: skip
 
 
 CHECKS = {
-    "communities": communities, "fraud": fraud, "graphany": graphany, "exam": exam, "seeds": seeds,
-    "loo": loo, "speed": speed,
+    "communities": communities, "fraud": fraud, "exam": exam, "seeds": seeds,
+    "loo": loo,
 }  # fmt: skip
-NOT_SHOWN = ("seed", "nodes", "labels", "test_nodes", "classes", "majority", "peak_memory_bytes")
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Means over draws, a line for each target and method."""
-    names = [
-        name
-        for name in dict.fromkeys(name for row in rows for name in row)
-        if name not in NOT_SHOWN and any(isinstance(row.get(name), float) for row in rows)
-    ]
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["target"], row["method"]].append(row)
-    lines = [["", "", *names]]
-    for (target, method), some in groups.items():
-        values = [[row[name] for row in some if row.get(name) is not None] for name in names]
-        means = [f"{statistics.mean(v):.3f}" if v else "" for v in values]
-        lines.append([target, method, *means])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ([cell.ljust(w) for cell, w in zip(line, widths, strict=True)] for line in lines)
-    return "\n".join("  ".join(line).rstrip() for line in padded)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -483,26 +314,22 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("checks", nargs="+", choices=list(CHECKS))
     parser.add_argument("--learners", metavar="FOLDER", help="learners of held-out families")
-    parser.add_argument("--targets", nargs="+", default=(), help="instead of the usual ones")
-    parser.add_argument("--seeds", type=int, help="draws, instead of the usual number")
-    parser.add_argument("--nodes", type=int, help="of a random graph, with speed")
+    parser.add_argument("--targets", nargs="+", help="instead of the usual ones")
+    parser.add_argument("--seeds", type=int, help="instead of the usual number")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--data-root", type=data_folder, default=data_folder(None))
     parser.add_argument("--out", type=Path, default=Path("results/predict_checks.jsonl"))
     args = parser.parse_args(words)
     warnings.simplefilter("ignore")
-    asked = Asked(
-        args.device, data_folder(args.data_root), args.seeds, args.targets, args.learners,
-        args.nodes,
-    )  # fmt: skip
-    origin = provenance()
+    more = {"learners": args.learners or UNIVERSAL, "device": args.device}
     for check in args.checks:
         rows = []
-        for row in CHECKS[check](asked):
+        for row in CHECKS[check](args):
             rows.append(row)
-            facts = {"check": check, **row, "learners": args.learners or UNIVERSAL}
-            append_line(args.out, json.dumps(facts | {"device": args.device, "provenance": origin}))
-        print(f"{check}\n{table(rows) if rows else 'nothing to run'}\n", flush=True)
+            facts = {"check": check, **row, **more, "provenance": provenance()}
+            append_line(args.out, json.dumps(facts))
+        means = pd.DataFrame(rows).groupby(["target", "method"], sort=False)
+        print(f"{check}\n{means.mean(numeric_only=True).round(3)}\n", flush=True)
     return 0
 
 

@@ -45,6 +45,7 @@ def test_every_node_has_a_class_and_probabilities(found):
     torch.testing.assert_close(found.probabilities.sum(1), torch.ones(120))
     assert torch.equal(found.labelled, data.train_mask)
     assert found.class_names is None
+    assert found.labels == found.classes.tolist()
     assert found.refined.final is not None
     text = repr(found)
     assert "120 nodes: 3 classes" in text
@@ -147,6 +148,7 @@ def test_a_name_or_table_without_a_split_gives_every_label():
         answer = run(frame)
     assert int(answer.labelled.sum()) == 50
     assert answer.class_names == ["p", "q"]
+    assert answer.labels == [["p", "q"][c] for c in answer.classes.tolist()]
     assert list(answer.to_frame().columns[:5]) == ["id", "predicted", "probability", "p_p", "p_q"]
 
 

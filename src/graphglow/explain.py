@@ -24,13 +24,13 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import CHANNELS, FinalRound, folds
+from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, FinalRound, folds
 from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import explain_pairs, with_pairs
 from graphglow.graph import as_graph
 from graphglow.graph.write import class_names, node_places, own_ids, write_table
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.predict import CHANNEL_NAMES, run_frozen
+from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.refine import choose_edges
 

@@ -1,13 +1,14 @@
-"""``graphglow.predict``: the class of every node, from every given label, with nothing trained.
+"""``graphglow.predict``: predict the class of every node from the given labels, without training.
 
 Closed-form channels have exact leave-one-out predictions, so no label is spent on validation: the
-labels that make a prediction also say how good it is. One frozen network reads what all channels
-say of a node and how each has done on this graph, and answers.
+same labels make a prediction and estimate its accuracy. A frozen network mixes the channels by
+their records on this graph.
 """
 
 import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,9 +20,11 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, number, one_of
 from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
+from graphglow.evidence.channels import leave_one_out_mask
 from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.order import content_order, reordered
+from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
@@ -30,7 +33,7 @@ from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
 from graphglow.graph.table_file import Columns
 from graphglow.graph.tables import read_new_nodes
-from graphglow.graph.write import own_classes, prediction_frame, write_table
+from graphglow.graph.write import class_names, own_classes, prediction_frame, write_table
 from graphglow.linalg.neighbours import NEIGHBOURS, nearest_to
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
@@ -47,39 +50,11 @@ if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
 
 LABELS = ("train", "train+val")
-CHANNEL_NAMES = {
-    "x": "features",
-    "ax": "features around it",
-    "aax": "features two steps away",
-    "diff": "features against its neighbours'",
-    "link": "who its neighbours are",
-    "alink": "who its neighbours' neighbours are",
-    "spectral": "spectral embedding of the edges",
-    "role": "part it has in the graph",
-    "all": "features and edges together",
-    "spread": "labels spread over the edges",
-    "community": "labels in its community",
-    "hidden_x": "hidden layer over features",
-    "hidden_all": "hidden layer over features and edges",
-    "sx": "features around it, refined once",
-    "ssx": "features two steps away, refined once",
-    "again": "all views together, refined once",
-    "spread_s": "labels spread over edges refined once",
-    "hidden_again": "hidden layer over all views, refined once",
-    "vote": "weighted vote of the channels",
-    "ffx": "features two steps away, refined",
-    "ppr": "features in the wider neighbourhood",
-    "ppr_f": "features in the wider refined neighbourhood",
-    "spread_f": "labels spread over refined edges",
-    "community_f": "labels in its refined community",
-    "hidden_f": "hidden layer over refined features",
-}
-"""Channels in plain words; a channel that is not here goes by its own name."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """Class probabilities of all nodes; labelled nodes are answered without their own label.
+    """Class probabilities of all nodes; labelled nodes are predicted without their own label.
 
     Shapes:
         probabilities [N, C], labelled [N] of bool, sets [N, C] of bool or None, order [N]
@@ -91,22 +66,28 @@ class Prediction:
     labelled: Tensor
     """Nodes whose labels were given."""
     sets: Tensor | None
-    """With ``coverage``: the classes that a node may have."""
+    """With ``coverage``: the conformal set of classes of each node."""
     coverage: float | None
     learner: EvidenceLearner
     refined: RefinedGraph
-    """The refined graph and its channels, on the device; its node i is ``order[i]`` of ``data``."""
+    """The refined graph and its channels; its node i is node ``order[i]`` of ``data``."""
     order: Tensor
     seed: int
 
     @property
     def classes(self) -> Tensor:
-        """The most probable class of every node, numbered as in ``data.y``: [N]."""
+        """Predicted class of every node, numbered as in ``data.y``: [N]."""
         return self.probabilities.argmax(1)
 
     @property
+    def labels(self) -> list[Any]:
+        """Predicted class of every node by name, or by number without ``class_names``."""
+        names = own_classes(self.data, self.probabilities.shape[1])
+        return [names[c] for c in self.classes.tolist()]
+
+    @property
     def class_names(self) -> list[str] | None:
-        """The names of the classes, where the graph has them."""
+        """The names of the classes, if the graph has them."""
         names = self.data.get("class_names")
         return None if names is None else [str(name) for name in names]
 
@@ -114,7 +95,7 @@ class Prediction:
     def accuracy(self) -> Accuracy:
         """Leave-one-out estimate of the accuracy on all nodes, with a 95 % interval.
 
-        Where labels were drawn evenly over classes, each counts by its class's estimated share.
+        Where labels were drawn evenly over classes, they are weighted by the estimated shares.
         """
         fair = fair_tests(self.data.y, self.labelled)
         right = (self.classes == self.data.y)[fair]
@@ -124,27 +105,26 @@ class Prediction:
     def channels(self) -> Any:
         """Leave-one-out accuracy and log-loss of each channel, the best first, as a DataFrame.
 
-        Columns: ``channel``, ``about``, ``accuracy``, ``log_loss``. Channels that have nothing to
-        go by, such as features that are not there, are left out.
+        Columns: ``channel``, ``about``, ``accuracy``, ``log_loss``. Channels without inputs, such
+        as those of features that the graph does not have, are left out.
         """
         import pandas as pd
 
         graph, rows = self.refined.graph, []
-        fair = graph.counts[graph.classes] >= 2
-        nodes, truth = graph.labelled[fair], graph.classes[fair]
+        fair = leave_one_out_mask(graph)
+        truth = graph.classes[fair]
         for name, channel in self.refined.channels.items():
-            p = channel.probabilities[nodes]
-            if len(p) == 0 or bool((p == graph.prior).all()):
-                continue
-            loss = float(F.nll_loss(p.log(), truth))
-            accuracy = float((p.argmax(1) == truth).double().mean())
-            rows.append((name, CHANNEL_NAMES.get(name, name), accuracy, loss))
+            p = channel.probabilities[graph.labelled[fair]]
+            if len(p) and bool((p != graph.prior).any()):
+                accuracy = float((p.argmax(1) == truth).double().mean())
+                loss = float(F.nll_loss(p.log(), truth))
+                rows.append((name, CHANNEL_NAMES[name], accuracy, loss))
         frame = pd.DataFrame(rows, columns=["channel", "about", "accuracy", "log_loss"])
         return frame.sort_values(["accuracy", "log_loss"], ascending=[False, True], kind="stable",
                                  ignore_index=True)  # fmt: skip
 
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
-        """Measure the predictions on the labelled nodes of a part of the split."""
+        """Score the predictions on the labelled nodes of a part of the split."""
         one_of("part", part, SPLITS)
         nodes = _known_in(self.data, part)
         if nodes is None:
@@ -156,10 +136,10 @@ class Prediction:
         return scores_of(self.data.y[nodes], self.probabilities[nodes], given)
 
     def to_frame(self) -> Any:
-        """One row per node as a pandas DataFrame.
+        """Return one row per node as a pandas DataFrame.
 
         Columns: ``id``, ``predicted``, ``probability``, ``p_<class>`` of each class, ``labelled``
-        and, with ``coverage``, ``classes``: those in the node's set, with | between.
+        and, with ``coverage``, ``classes``: the node's set, such as ``a|b``.
         """
         names = {
             n: self.data[n] for n in ("node_id", "class_names") if self.data.get(n) is not None
@@ -167,38 +147,34 @@ class Prediction:
         frame = prediction_frame(Data(num_nodes=len(self.labelled), **names), self.probabilities)
         frame["labelled"] = self.labelled.numpy()
         if self.sets is not None:
-            called = [str(name) for name in own_classes(self.data, self.sets.shape[1])]
-            frame["classes"] = [
-                "|".join(name for name, held in zip(called, row, strict=False) if held)
-                for row in self.sets.tolist()
-            ]
+            classes = class_names(self.data, self.sets.shape[1])
+            frame["classes"] = ["|".join(compress(classes, row)) for row in self.sets.tolist()]
         return frame
 
     def write(self, path: str | Path) -> None:
-        """Write the frame as ``.csv`` or ``.parquet``; an existing file is replaced."""
+        """Write the DataFrame as ``.csv`` or ``.parquet``; an existing file is replaced."""
         write_table(self.to_frame(), path, "a predictions file")
 
     def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
-        """Say why a node got its class: channels, and labelled nodes around it.
+        """Explain the predicted class of a node by channels and by labelled nodes around it.
 
         Args:
-            node: Its id; its index where the graph has no ids.
-            label: The class to explain, by name or number; by default the predicted one.
+            node: Its id, or its index if the graph has no ids.
+            label: Another class to explain, by name or number.
         """
         from graphglow.explain import explain_prediction
 
         return explain_prediction(self, node, label)
 
     def predict_new(self, x: Any = None, edges: Any = None, *, edge_weight: Any = None) -> Tensor:
-        """Class probabilities of nodes that were not in the graph: [M, C].
+        """Predict M nodes that were not in the graph, in milliseconds: [M, C].
 
-        They are answered from their neighbours' views and the stored solutions, in milliseconds;
-        nothing of the old nodes changes. A copy of an unlabelled node is answered as that node.
+        The old nodes keep their predictions and everything that these are made of. A copy of an
+        unlabelled node is predicted as that node.
 
         Args:
-            x: Their features, one row each, with the columns of the graph; without features, a
-                tensor [M, 0].
-            edges: Pairs [2, E], each with a new end: old nodes by their index, new ones from N on.
+            x: Features in the columns of the graph; a tensor [M, 0] if the graph has none.
+            edges: Pairs [2, E], each with a new end; new nodes are numbered from N on.
             edge_weight: One weight for each pair.
         """
         features = torch.as_tensor(x)
@@ -251,9 +227,9 @@ class Prediction:
         return FrozenGraph(self.refined)
 
     def save(self, path: str | Path) -> None:
-        """Write the prediction and its learner as one safetensors file, for new nodes to come.
+        """Save the prediction and its learner as a safetensors file, to predict new nodes later.
 
-        Features and edges of the graph are not in it as they were given, save the features of one
+        The features and edges of the graph are not stored as given, except the features of a graph
         that was made of nearest neighbours.
         """
         kept = {"probabilities": self.probabilities, "labelled": self.labelled}
@@ -276,7 +252,7 @@ class Prediction:
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> "Prediction":
-        """Read what :meth:`save` wrote; anything else is refused in one sentence."""
+        """Load a prediction that :meth:`save` wrote."""
         frozen, kept, facts = load_state(path, device)
         lists = ("class_names", "node_id", "feature_columns")
         own = {name: facts[name] for name in lists if facts[name] is not None}
@@ -285,12 +261,12 @@ class Prediction:
         if "x" in kept:
             data.knn_graph = True
         assert frozen.known.learner is not None
-        made = cls(
+        prediction = cls(
             data, kept["probabilities"], kept["labelled"], kept.get("sets"), facts["coverage"],
             frozen.known.learner, frozen.refined, kept["order"], facts["seed"],
         )  # fmt: skip
-        vars(made)["_frozen"] = frozen
-        return made
+        vars(prediction)["_frozen"] = frozen
+        return prediction
 
     def __repr__(self) -> str:
         nodes, labels = len(self.labelled), int(self.labelled.sum())
@@ -322,30 +298,31 @@ def predict(
     """Predict the class of every node with a frozen evidence learner; nothing is trained.
 
     Args:
-        data: The graph: a ``Data``, of which features or edges may be absent, or anything else
-            that :func:`graphglow.load_graph` takes. At least two classes need a label.
+        data: The graph: a ``Data``, with or without features and edges, or anything else that
+            :func:`graphglow.load_graph` takes. At least two classes need a label.
         learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
             learner itself.
-        labels: Which labels are given: ``"train"``, those in ``train_mask``, or every known label
-            (``y >= 0``) where there is no mask; ``"train+val"``, those in ``val_mask`` too. Others
+        labels: The labels to use: ``"train"``, those in ``train_mask``, or all known labels
+            (``y >= 0``) if there is no mask; ``"train+val"``, those in ``val_mask`` too. Others
             are never read.
-        coverage: Also make a set of classes for each node, which holds the true one with this
+        coverage: Also return a set of classes for each node, which contains the true one with this
             probability, such as 0.9 (split conformal prediction from leave-one-out scores).
         seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
-        workers: Ray workers that share the work; None: this process alone. The result is the same.
+        workers: Ray workers that share the work; by default this process alone. The result is the
+            same.
         ray: ``"local"``, or the address of a Ray cluster; see :func:`graphglow.refine`.
     """
     one_of("labels", labels, LABELS)
     if coverage is not None and not 0 < number("coverage", coverage) < 1:
         raise InputError(f"coverage must lie between 0 and 1, such as 0.9; got {coverage}")
     seed = at_least("seed", seed, 0)
-    found = evidence_learner(learner, seed=seed)
+    frozen = evidence_learner(learner, seed=seed)
     data = _graph(data)
     labelled = given_labels(data, labels)
     known = copy.copy(data)
     known.y, known.train_mask = torch.where(labelled, data.y, -1), labelled
-    refined, order = run_frozen(found, known, seed=seed, device=device, workers=workers, ray=ray)
+    refined, order = run_frozen(frozen, known, seed=seed, device=device, workers=workers, ray=ray)
     assert refined.probabilities is not None
     probabilities = refined.probabilities.cpu()[order.argsort()]
     sets = None
@@ -353,11 +330,11 @@ def predict(
         fair = fair_tests(data.y, labelled)
         weight = label_weights(refined, data.y[fair])
         sets = conformal_sets(probabilities, probabilities[fair], data.y[fair], weight, coverage)
-    return Prediction(data, probabilities, labelled, sets, coverage, found, refined, order, seed)
+    return Prediction(data, probabilities, labelled, sets, coverage, frozen, refined, order, seed)
 
 
 def label_weights(refined: RefinedGraph, y: Tensor) -> Tensor:
-    """How many nodes a labelled node of each class stands for, relatively: [L] -> [L]."""
+    """Return the estimated share of a label's class over its share among labels: [L] -> [L]."""
     graph, shares = refined.graph, refined.shares
     assert shares is not None
     table = torch.ones(max(graph.num_classes, int(graph.seen.max()) + 1))
@@ -366,7 +343,7 @@ def label_weights(refined: RefinedGraph, y: Tensor) -> Tensor:
 
 
 def _known_in(data: Data, part: str) -> Tensor | None:
-    """Mark the labelled nodes in a part of the split; None if there are none: [N] of bool."""
+    """Mark the labelled nodes in a part of the split [N]; None if there are none."""
     mask = data.get(f"{part}_mask")
     nodes = None if mask is None else mask.cpu() & (data.y >= 0)
     return nodes if nodes is not None and bool(nodes.any()) else None
@@ -381,8 +358,10 @@ def run_frozen(
     workers: int | None = None,
     ray: str | None = None,
 ) -> tuple[RefinedGraph, Tensor]:
-    """Apply a frozen learner to a graph whose nodes are sorted by content, so that order is no
-    input; return what it makes, and that order [N]: node i of it is ``order[i]`` of ``data``.
+    """Refine a graph after sorting its nodes by content, so that their order does not matter.
+
+    Returns:
+        The refined graph, and the order [N]: its node i is node ``order[i]`` of ``data``.
     """
     place, map_blocks = where_to_compute(device, workers, ray)
     order = content_order(data)
@@ -392,7 +371,7 @@ def run_frozen(
 
 
 def _graph(source: Any) -> Data:
-    """The graph with checked labels; of a file without a split every label is to be used."""
+    """Load a graph and check its labels; all labels of a file without a split are used."""
     if isinstance(source, Data):
         data = as_graph(source, need_labels=False, split=any(name in source for name in MASKS))
     else:
@@ -410,22 +389,19 @@ def _graph(source: Any) -> Data:
 
 
 def given_labels(data: Data, labels: str) -> Tensor:
-    """Mark the nodes whose labels may be read; refuse fewer than two classes: [N] of bool."""
-    train, val, test = (None if (m := data.get(n)) is None else m.cpu() for n in MASKS)
-    if labels == "train+val" and val is None:
+    """Mark the nodes whose labels may be read: [N] of bool."""
+    masks: dict[str, Tensor] = {
+        name: data[name].cpu() for name in MASKS if data.get(name) is not None
+    }
+    if labels == "train+val" and "val_mask" not in masks:
         raise InputError(
             "labels='train+val' needs a val_mask, and this graph has none. Leave labels out: then "
             "every label in train_mask is used, or every known label if there is no mask."
         )
     known: Tensor = data.y >= 0
-    given = known
-    if train is not None:
-        given = known & train
-    else:
-        for mask in (val, test):
-            given = given & ~mask if mask is not None else given
+    val, test = (masks.get(name, torch.zeros_like(known)) for name in ("val_mask", "test_mask"))
+    given = known & masks.get("train_mask", ~(val | test))
     if labels == "train+val":
-        assert val is not None
         given = given | (known & val)
     classes = data.y[given].unique().tolist()
     if len(classes) < 2:

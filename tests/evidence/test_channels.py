@@ -20,8 +20,8 @@ from graphglow.evidence.channels import (
     _inverse_factors,
     _primal,
     _spread_rates,
+    leave_one_out_mask,
     ridge_channel,
-    scored,
     spread_channel,
 )
 from graphglow.graph import synthetic_graph
@@ -182,7 +182,7 @@ def test_a_ridge_grows_where_single_precision_asks_for_it():
 def test_choices_are_those_of_trying_one_after_another(labels, numbers, monkeypatch):
     monkeypatch.setattr("graphglow.evidence.channels.NUMBERS", numbers)
     p = problem(labels=labels)
-    fair = scored(p)
+    fair = leave_one_out_mask(p)
     loo = torch.randn(6, labels, 3, generator=torch.Generator().manual_seed(labels)) / 4
     loo[3:] += torch.nn.functional.one_hot(p.classes, 3) / 3
     costs = {

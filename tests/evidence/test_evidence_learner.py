@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 from torch_geometric.data import Data
 
 import graphglow
@@ -14,6 +15,7 @@ from graphglow.evidence import (
     pretrain_evidence,
     random_graph,
 )
+from graphglow.evidence.pretraining import ALL_SOURCES, NodeBatch, PairBatch, pretrain_folds
 from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import load_tensors, save_tensors
 
@@ -166,6 +168,33 @@ def test_pretraining_is_deterministic_and_leaves_the_learner_frozen(learner):
     assert learner.provenance["sources"] == ["random"]
 
 
+def test_a_fold_is_never_seen_by_its_learner():
+    """Only the first scorer: episodes of other folds reach later networks by other learners."""
+    first, second, other = (random_graph(torch.Generator().manual_seed(s), 400) for s in range(3))
+    learners = [pretrain_folds([source, second], [0, 1], TINY) for source in (first, other)]
+    same = [
+        torch.equal(learners[0][fold].first.out, learners[1][fold].first.out)
+        for fold in (0, 1, ALL_SOURCES)
+    ]
+    assert same == [True, False, False]
+    assert learners[0][1].provenance["sources"] == ["random"]
+    assert learners[0][ALL_SOURCES].provenance["sources"] == ["random", "random"]
+
+
+def test_batches_of_pairs_and_nodes_have_the_loss_of_all_their_rows():
+    g = torch.Generator().manual_seed(0)
+    evidence, same = torch.randn(40, 3, generator=g), (torch.arange(40) % 2).float()
+    pairs = PairBatch(0, evidence, torch.zeros(2), same, -0.5)
+    loss = pairs.loss(lambda f, c: f[:, 0], g)
+    wanted = F.binary_cross_entropy_with_logits(evidence[:, 0] - 0.5, same)
+    torch.testing.assert_close(loss, wanted, atol=0.05, rtol=0)
+    odds, prior = torch.randn(40, 3, 2, generator=g), torch.tensor([0.6, 0.3, 0.1]).log()
+    nodes = NodeBatch(0, odds, torch.zeros(40, 2, 1), prior, torch.arange(40) % 3)
+    loss = torch.stack([nodes.loss(lambda odds, trust: odds[..., 1], g) for _ in range(50)]).mean()
+    wanted = F.cross_entropy(odds[..., 1] + prior, torch.arange(40) % 3)
+    torch.testing.assert_close(loss, wanted, atol=0.05, rtol=0)
+
+
 def test_a_learner_is_saved_and_loaded(learner, tmp_path):
     learner.save(tmp_path / "l.safetensors")
     loaded = EvidenceLearner.load(tmp_path / "l.safetensors")
@@ -231,7 +260,7 @@ def test_bad_sources_get_a_sentence():
         pretrain_evidence([changed(y=torch.zeros(60, dtype=torch.int64))], TINY)
     with pytest.raises(InputError, match="one value per source"):
         pretrain_evidence([graph()], TINY, weights=[1.0, 2.0])
-    with pytest.raises(InputError, match="steps must be >= 1"):
+    with pytest.raises(InputError, match="steps must be"):
         EvidencePretrainConfig(steps=0)
 
 

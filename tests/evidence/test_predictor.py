@@ -22,13 +22,11 @@ from graphglow.evidence.predictor import (
     label_update,
     predict_classes,
 )
-from graphglow.evidence.pretraining import Together, fit_one_cycle
 from graphglow.evidence.rounds import GraphEvidence
 from graphglow.evidence.votes import TRUST, Voter, unlabelled_records
 from graphglow.graph.graph import known_graph, normalised_adjacency
 from graphglow.linalg import rows as row_module
 from graphglow.linalg.rows import HiddenLayer, SideBySide, take, times, unit
-from graphglow.settings import EvidencePretrainConfig
 
 
 def graph(nodes=40, edges=90, classes=3, labels=15, seed=0) -> Data:
@@ -228,26 +226,6 @@ def test_moments_are_those_of_all_pairs():
     view[3] = 0
     cosine = (view @ view.T)[~torch.eye(30, dtype=torch.bool)]
     assert moments(view) == pytest.approx((float(cosine.mean()), float(cosine.std())), rel=1e-3)
-
-
-def test_networks_trained_together_are_those_trained_alone():
-    g = torch.Generator().manual_seed(0)
-    odds, trust = torch.randn(20, 3, 17, generator=g), torch.randn(20, 17, len(TRUST), generator=g)
-    truth = torch.randint(3, (20,), generator=g)
-    config = EvidencePretrainConfig(steps=5)
-    alone = [Voter(17, seed=s) for s in (0, 1)]
-    together = Together([copy.deepcopy(one) for one in alone])
-
-    def of_all(generator):
-        out = together(odds.expand(2, -1, -1, -1), trust.expand(2, -1, -1, -1))
-        return 2 * F.cross_entropy(out.flatten(0, 1), truth.repeat(2))
-
-    fit_one_cycle(together, of_all, config)
-    together.write_back()
-    for one, other in zip(alone, together.networks, strict=True):
-        fit_one_cycle(one, lambda _, net=one: F.cross_entropy(net(odds, trust), truth), config)
-        for a, b in zip(one.parameters(), other.parameters(), strict=True):
-            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
 def test_answers_do_not_depend_on_unlabelled_classes():

@@ -1,4 +1,4 @@
-"""Episodes: a source graph, damaged in its edges, features and labels, as users' graphs are."""
+"""Episodes: source graphs with damaged edges, features and labels, as users' graphs have."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ MOST_CLASSES = 20
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """A damaged graph, with the true classes of all its nodes to learn from.
+    """A damaged graph, and the true classes of its nodes.
 
     Shapes:
         data: x, edge_index, y [N] with ``train_mask``; truth [N], -1 where unknown
@@ -26,7 +26,7 @@ class Episode:
 
 
 def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Episode:
-    """Draw one episode from a source graph: labels ``y``, -1 where unknown, are all known to it."""
+    """Draw an episode from a source graph; all its labels ``y`` are used, -1 is unknown."""
 
     def chance(p: float) -> bool:
         return float(torch.rand((), generator=generator)) < p
@@ -47,7 +47,7 @@ def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Ep
 
 
 def neighbourhood(source: Data, generator: torch.Generator, max_nodes: int) -> Data:
-    """A connected-ish part of at most ``max_nodes`` nodes: rings around random nodes."""
+    """Sample at most ``max_nodes`` nodes by breadth-first search from random nodes."""
     nodes = len(source.y)
     if nodes <= max_nodes:
         return source
@@ -72,7 +72,7 @@ def neighbourhood(source: Data, generator: torch.Generator, max_nodes: int) -> D
 
 
 def _classes(y: Tensor, generator: torch.Generator, *, merge: bool) -> Tensor:
-    """Classes numbered from 0, in a random order; some of them taken together if ``merge``."""
+    """Number the classes from 0 in random order, some of them merged if ``merge``."""
     values = torch.unique(y[y >= 0])
     count = len(values)
     wanted = min(count, MOST_CLASSES)
@@ -85,7 +85,7 @@ def _classes(y: Tensor, generator: torch.Generator, *, merge: bool) -> Tensor:
 
 
 def _damaged_edges(edge_index: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-    """Edges lost, random ones added, and attacks: added across classes, removed within."""
+    """Drop edges, add random ones, or attack: add edges across classes and drop others."""
     nodes = len(y)
     low, high, _ = undirected_edges(edge_index, None, nodes)
     edges = torch.stack([low.long(), high.long()])
@@ -109,7 +109,7 @@ def _damaged_edges(edge_index: Tensor, y: Tensor, generator: torch.Generator) ->
 
 
 def _damaged_features(x: Tensor | None, nodes: int, generator: torch.Generator) -> Tensor | None:
-    """Features as they are (half), exchanged between nodes, lost, noise, the identity or none."""
+    """Keep the features (half of the time), swap them, add noise, or replace or drop them."""
     kind = _uniform(generator)
     if x is None or kind < 0.5:
         return x
@@ -129,7 +129,7 @@ def _damaged_features(x: Tensor | None, nodes: int, generator: torch.Generator) 
 
 
 def _with_noise(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Entries lost from sparse features, Gaussian noise on dense ones."""
+    """Drop entries of sparse features, or add Gaussian noise to dense ones."""
     if x.layout == torch.strided and float((x != 0).float().mean()) > 0.5:
         deviation = x.float().std(0, keepdim=True)
         noise = torch.randn(x.shape, generator=generator)
@@ -142,7 +142,7 @@ def _with_noise(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _label_mask(y: Tensor, generator: torch.Generator) -> Tensor:
-    """Nodes with a label, by a random budget: so many per class, or a share of all."""
+    """Draw the labelled nodes: a random number per class, or a random share of all nodes."""
     weights = torch.tensor(BUDGET_WEIGHTS)
     budget = BUDGETS[int(torch.multinomial(weights, 1, generator=generator))]
     order = torch.randperm(len(y), generator=generator)

@@ -1,4 +1,4 @@
-"""The evidence learner: what is pre-trained once and carried to every graph, frozen."""
+"""The evidence learner: pre-trained once, and applied to every graph without training."""
 
 import copy
 from pathlib import Path
@@ -21,24 +21,24 @@ from graphglow.paper.learner import history_of
 from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
-AT_ONCE = 2**13  # pairs whose hidden numbers lie in a processor's cache
+AT_ONCE = 2**13  # pairs in one block, whose hidden layers fit into a processor's cache
 EVIDENCE_VERSION = 3
-"""Of what the evidence is: a learner reads only the evidence that it was trained on."""
+"""Version of the pair features, context and channels that a learner was trained on."""
 KIND = "evidence learner"
 LOGIT_SCALE = ((1.04, 1.20), (1.14, 1.32))
-"""Mean and deviation of the shipped learner's log-odds over chance among candidates, by round."""
+"""Mean and deviation of the shipped learner's log-odds of candidates, by round."""
 
 
 class EvidenceLearner(nn.Module):
-    """Turns evidence about pairs of nodes into the probability that they belong together.
+    """Predicts from evidence whether two nodes belong to one class, and the class of a node.
 
-    Two small scorers of pairs, one for each round, a voter between them that mixes the channels'
-    answers, and the predictor, a voter over the channels of all rounds. Nothing is trained on the
-    graph that it is used on.
+    It has two small scorers of pairs, one for each round, a voter between them that mixes the
+    channels' predictions, and the predictor, a voter over the channels of all rounds. Nothing is
+    trained on the user's graph.
 
     Args:
-        seed: Of the weights before training.
-        trained: False for the control: per graph, its log-odds are brought to ``logit_scale``.
+        seed: Seeds the initial weights.
+        trained: False for the control, whose log-odds are rescaled to ``logit_scale`` per graph.
     """
 
     logit_scale: Tensor
@@ -54,7 +54,7 @@ class EvidenceLearner(nn.Module):
 
     @classmethod
     def untrained(cls, seed: int = 0) -> "EvidenceLearner":
-        """The control: same evidence, same candidates, weights that were never trained."""
+        """Create the control: the same evidence and candidates, random weights."""
         return cls(seed=seed).frozen()
 
     @property
@@ -62,25 +62,19 @@ class EvidenceLearner(nn.Module):
         return bool(self.provenance.get("trained"))
 
     def frozen(self) -> "EvidenceLearner":
-        """The same, its weights never to change."""
-        for parameter in self.parameters():
-            parameter.requires_grad_(False)
-        return self.eval()
+        """Freeze the weights, and return the learner."""
+        return self.requires_grad_(False).eval()
 
     def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor:
-        """Raw scores of any pairs: round 0 or 1, [M, F], [G] -> [M]."""
+        """Return raw scores of pairs in round 0 or 1: [M, F], [G] -> [M]."""
         scorer = self.second if round_ else self.first
         at_once = AT_ONCE if evidence.device.type == "cpu" else max(1, len(evidence))
         return torch.cat([scorer(part, context) for part in torch.split(evidence, at_once)])
 
     def scale(self, round_: int, scores: Tensor) -> Tensor:
-        """Slope and intercept that make log-odds over chance of a graph's scores.
+        """Return slope and intercept from the scores of all candidates to log-odds: [M] -> [2].
 
-        They are 1 and 0, but for the control: the scores of its candidates, those of the first
-        round or of both, are brought to ``logit_scale``.
-
-        Shapes:
-            scores of all candidates [M] -> [2]
+        They are 1 and 0 except for the control, which gets the moments of ``logit_scale``.
         """
         if self.trained or len(scores) < 2:
             return torch.tensor([1.0, 0.0], device=scores.device)
@@ -98,36 +92,33 @@ class EvidenceLearner(nn.Module):
         also: Tensor | None = None,
         map_blocks: MapBlocks = map_blocks,
     ) -> RefinedGraph:
-        """Refine a graph, and predict its nodes' classes if it has labels; no training at all.
+        """Refine a graph and, if it has labels, predict the classes of its nodes.
 
         Args:
-            data: The graph; features, edges and labels may each be absent. Only labels in its
+            data: The graph, with or without features, edges and labels. Only labels in its
                 ``train_mask`` are read.
-            seed: Of the randomised SVD and the random pairs that cosines are compared with.
-            device: Where to compute; that of the learner if None.
-            also: Pairs of nodes [2, K] to look at besides; nothing else changes by them.
+            seed: Seeds the randomised SVD.
+            device: Where to compute; by default where the learner is.
+            also: Further pairs of nodes [2, K] to score; they change nothing else.
             map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
         """
         seed = at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
         graph = known_graph(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)
-        here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
-        return refine_graph(here, graph, generator, also, map_blocks)
+        moved = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
+        return refine_graph(moved, graph, generator, also, map_blocks)
 
     def __repr__(self) -> str:
         return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"
 
     def save(self, path: str | Path) -> None:
-        """Write the weights as safetensors, with how they were made; an old file is replaced.
-
-        The file is whole at all times: of two processes that write it, the last one wins.
-        """
+        """Save weights and provenance as safetensors; an existing file is replaced."""
         save_tensors(path, KIND, dict(self.state_dict()), self.facts())
 
     @classmethod
     def load(cls, path: str | Path) -> "EvidenceLearner":
-        """Read what :meth:`save` wrote, frozen; anything else is refused in one sentence."""
+        """Load a learner that :meth:`save` wrote, frozen."""
         tensors, meta = load_tensors(path, KIND)
         return cls.from_tensors(tensors, meta, str(path))
 
@@ -135,7 +126,7 @@ class EvidenceLearner(nn.Module):
     def from_tensors(
         cls, tensors: dict[str, Tensor], meta: dict[str, Any], origin: str
     ) -> "EvidenceLearner":
-        """Rebuild a learner from saved parts, frozen; ``origin`` names them in errors."""
+        """Rebuild a frozen learner from the contents of a file; ``origin`` names it in errors."""
         version = meta.get("evidence_version")
         if version != EVIDENCE_VERSION:
             raise InputError(
@@ -149,5 +140,5 @@ class EvidenceLearner(nn.Module):
         return learner.frozen()
 
     def facts(self) -> dict[str, Any]:
-        """What a file says of it beside its weights."""
+        """Return what a file stores beside the weights."""
         return {"evidence_version": EVIDENCE_VERSION, "provenance": self.provenance}

@@ -1,4 +1,4 @@
-"""Pair evidence f(u, v): numbers that mean the same for two nodes of any graph."""
+"""Pair features f(u, v), which mean the same on every graph."""
 
 import math
 
@@ -19,23 +19,23 @@ SECOND_CHANNELS = ("sx", "ssx", "again", "spread_s", "hidden_again")
 
 FIRST_EVIDENCE = (
     *(f"cosine_{v}" for v in FIRST),
-    *(f"standing_{v}" for v in FIRST),
+    *(f"zscore_{v}" for v in FIRST),
     *(f"agree_{c}" for c in FIRST_CHANNELS),
     "common", "overlap", "rare_common", "edge", "degree_low", "degree_high",
 )  # fmt: skip
 SECOND_EVIDENCE = (
     *FIRST_EVIDENCE,
     *(f"cosine_{v}" for v in SECOND),
-    *(f"standing_{v}" for v in SECOND),
+    *(f"zscore_{v}" for v in SECOND),
     *(f"agree_{c}" for c in (*SECOND_CHANNELS, "vote")),
     "first_round",
 )
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "own features": ("cosine_x", "standing_x", "cosine_diff", "standing_diff"),
-    "features around": ("cosine_ax", "standing_ax", "cosine_aax", "standing_aax",
-                        "cosine_sx", "standing_sx", "cosine_ssx", "standing_ssx"),
-    "neighbours in common": ("cosine_link", "standing_link", "cosine_spectral", "standing_spectral",
+    "own features": ("cosine_x", "zscore_x", "cosine_diff", "zscore_diff"),
+    "features around": ("cosine_ax", "zscore_ax", "cosine_aax", "zscore_aax",
+                        "cosine_sx", "zscore_sx", "cosine_ssx", "zscore_ssx"),
+    "neighbours in common": ("cosine_link", "zscore_link", "cosine_spectral", "zscore_spectral",
                              "common", "overlap", "rare_common"),
     "classes by features": ("agree_x", "agree_diff", "agree_hidden_x"),
     "classes by surroundings": ("agree_ax", "agree_aax", "agree_spread", "agree_sx", "agree_ssx",
@@ -44,10 +44,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "classes by all": ("agree_all", "agree_again", "agree_vote", "agree_hidden_all",
                        "agree_hidden_again"),
     "edge in the input": ("edge",),
-    "degrees": ("degree_low", "degree_high", "cosine_role", "standing_role", "agree_role"),
+    "degrees": ("degree_low", "degree_high", "cosine_role", "zscore_role", "agree_role"),
     "first round": ("first_round",),
 }  # fmt: skip
-"""Named kinds of evidence, for explanations; every number is in one of them."""
+"""Kinds of evidence, for explanations; every feature is in one of them."""
 
 
 def moments(view: Tensor) -> tuple[float, float]:
@@ -63,14 +63,14 @@ def moments(view: Tensor) -> tuple[float, float]:
 
 
 def cosines(view: Tensor, pairs: Tensor, scale: tuple[float, float]) -> Tensor:
-    """Cosine, and where it stands among random pairs (-4 .. 12 deviations, over 4): [M, 2]."""
+    """Cosine, and its z-score among all pairs, clipped to -4 .. 12 and divided by 4: [M, 2]."""
     cosine = dots(view, pairs)
-    standing = ((cosine - scale[0]) / scale[1]).clamp(-4, 12) / 4
-    return torch.stack([cosine, standing], 1)
+    zscore = ((cosine - scale[0]) / scale[1]).clamp(-4, 12) / 4
+    return torch.stack([cosine, zscore], 1)
 
 
 def agreement(graph: Graph, channel: Channel, pairs: Tensor) -> Tensor:
-    """``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, within -8 .. 8, over 4: [M, 1]."""
+    """``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, clipped to +-8, over 4: [M, 1]."""
     if len(graph.seen) < 2:
         return torch.zeros(pairs.shape[1], 1, device=pairs.device)
     same = dots(channel.probabilities, pairs)
@@ -79,7 +79,7 @@ def agreement(graph: Graph, channel: Channel, pairs: Tensor) -> Tensor:
 
 
 def common_neighbours(graph: Graph, pairs: Tensor) -> Tensor:
-    """log(1 + common), their share of the two degrees, and Adamic-Adar: [M, 3]."""
+    """Number of common neighbours (log), their share of the degrees, Adamic-Adar: [M, 3]."""
     count, rarity = common(graph.links, graph.common_neighbour_weights, pairs).unbind(1)
     share = count / graph.degree[pairs].prod(0).sqrt().clamp_min(1)
     return torch.stack([count.log1p() / 2, share, rarity.log1p()], 1)

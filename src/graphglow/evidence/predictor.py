@@ -1,11 +1,11 @@
-"""The predictor: channels over the refined graph, and one frozen vote over the channels of all.
+"""The predictor: channels over the refined graph, and a frozen vote over those of all rounds.
 
-Channels are closed forms with exact leave-one-out predictions, so every label trains them and
-judges them at once. The vote (:class:`graphglow.evidence.votes.Voter`) gives each channel a weight
-at each node, by the channel's record on this graph. Then the labels of this graph move the weights
-by as much as their leave-one-out log-loss asks for, against a normal prior around what is frozen:
-few labels move them hardly at all, many as they like. Last, where labels were drawn evenly over
-the classes, the class shares of the graph are estimated from the predictions themselves.
+Channels are closed forms with exact leave-one-out predictions, so the same labels fit and judge
+them. The vote (:class:`graphglow.evidence.votes.Voter`) weighs each channel at each node by its
+record on this graph. The labels of the graph then update these weights: the maximum a posteriori
+of their leave-one-out log-loss under a normal prior around the frozen weights, so that few labels
+change little. Where labels were drawn evenly over classes, the class shares are estimated from the
+predictions.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from graphglow.evidence.channels import (
     Channel,
     absent,
     community_channel,
+    leave_one_out_mask,
     leave_one_out_scores,
     ridge_channel,
-    scored,
     spread_channel,
 )
 from graphglow.evidence.communities import communities
@@ -33,23 +33,55 @@ from graphglow.linalg.rows import entries, times, unit_
 from graphglow.linalg.sparse import SparseMatrix
 
 HIDDEN_F = ("x", "fx", "ffx", "aax", "link")
-"""What the hidden layer over refined features reads."""
+"""The views that the channel ``hidden_f`` reads."""
 FINAL_CHANNELS = ("ffx", "ppr", "ppr_f", "spread_f", "community_f", "hidden_f")
 CHANNELS = (*VOTERS, *FINAL_CHANNELS)
-"""All that the predictor weighs."""
+"""All channels of the predictor."""
+CHANNEL_NAMES = {
+    "x": "features",
+    "ax": "features around it",
+    "aax": "features two steps away",
+    "diff": "features against its neighbours'",
+    "link": "who its neighbours are",
+    "alink": "who its neighbours' neighbours are",
+    "spectral": "spectral embedding of the edges",
+    "role": "part it has in the graph",
+    "all": "features and edges together",
+    "spread": "labels spread over the edges",
+    "community": "labels in its community",
+    "hidden_x": "hidden layer over features",
+    "hidden_all": "hidden layer over features and edges",
+    "sx": "features around it, refined once",
+    "ssx": "features two steps away, refined once",
+    "again": "all views together, refined once",
+    "spread_s": "labels spread over edges refined once",
+    "hidden_again": "hidden layer over all views, refined once",
+    "vote": "weighted vote of the channels",
+    "ffx": "features two steps away, refined",
+    "ppr": "features in the wider neighbourhood",
+    "ppr_f": "features in the wider refined neighbourhood",
+    "spread_f": "labels spread over refined edges",
+    "community_f": "labels in its refined community",
+    "hidden_f": "hidden layer over refined features",
+}
+"""Channels in plain words."""
 PPR_STEPS, PPR_TELEPORT = 8, 0.1
-AT_ONCE = 2**18  # classes of nodes that are answered at once
-FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels
+AT_ONCE = 2**18  # probabilities, nodes times classes, in one block
+FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels; Newton steps
 WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
-"""Of the normal priors around the frozen weights, and around their common factor."""
+"""Precisions of the normal priors around the frozen weights and around their common factor."""
 EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 20, 0.2
-"""Below which chance of equal counts labels count as drawn evenly over classes; steps of EM; and
-how much the labels' shares count against all nodes."""
+"""Labels count as drawn evenly over classes below this probability of counts as equal; steps of
+EM; weight of the labels' shares relative to all nodes."""
 
 
 @dataclass(frozen=True, eq=False)
 class FinalRound:
-    """Views and channels over the refined graph S [N, N]; records [V, 4] of all channels."""
+    """Views and channels over the refined graph.
+
+    Shapes:
+        adjacency [N, N], records [V, 4] of all channels
+    """
 
     known: GraphEvidence
     adjacency: SparseMatrix
@@ -62,7 +94,7 @@ class FinalRound:
         return self.known.graph
 
     def inputs(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """What the predictor reads of nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
+        """Return the predictor's inputs at nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
         channels = [self.channels[name] for name in CHANNELS]
         place = FIRST_CONTEXT.index("labels_per_class")
         context = self.known.context[place : place + 2]
@@ -70,7 +102,7 @@ class FinalRound:
 
 
 def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
-    """Channels over the refined graph S [N, N]."""
+    """Compute the channels over the refined graph S [N, N]."""
     graph, views = known.graph, final_views(known, adjacency)
     channels = dict(known.channels)
     for name in ("ffx", "ppr", "ppr_f"):
@@ -83,7 +115,7 @@ def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
 
 
 def final_views(known: GraphEvidence, adjacency: SparseMatrix) -> dict[str, Tensor]:
-    """One- and two-hop means over S, and what personalised PageRank reaches over both graphs."""
+    """Compute feature means over one and two hops of S, and PageRank over both graphs."""
     x = known.views["x"]
     fx = times(adjacency, x)
     return {
@@ -95,11 +127,11 @@ def final_views(known: GraphEvidence, adjacency: SparseMatrix) -> dict[str, Tens
 
 
 def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:
-    """``sum_k a (1 - a)^k S^k x``, personalised PageRank of Gasteiger et al. (2019): [N, D]."""
-    reached = x
+    """Personalised PageRank, ``sum_k a (1 - a)^k S^k x`` (Gasteiger et al., 2019): [N, D]."""
+    rank = x
     for _ in range(PPR_STEPS):
-        reached = times(adjacency, reached).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
-    return reached
+        rank = times(adjacency, rank).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
+    return rank
 
 
 def _communities(adjacency: SparseMatrix) -> list[Tensor]:
@@ -112,22 +144,23 @@ def _communities(adjacency: SparseMatrix) -> list[Tensor]:
 
 
 def predict_classes(predictor: Voter, final: FinalRound) -> Channel:
-    """The predictor's answer about every node; labelled nodes by the update of other folds."""
+    """Predict all nodes; the weights of a labelled node are updated by the other folds' labels."""
     graph = final.graph
     if len(graph.seen) < 2:
         return absent(graph)
     fold = folds(graph)
-    fair = scored(graph).nonzero()[:, 0]
+    fair = leave_one_out_mask(graph).nonzero()[:, 0]
     fair = fair[torch.linspace(0, len(fair) - 1, min(len(fair), MOST_LABELS)).long()]
     nodes = graph.labelled[fair]
     kept = torch.stack([fold[nodes] != k for k in range(1 + FOLDS)])
     update = label_update(predictor, *final.inputs(nodes), graph.classes[fair], graph.prior, kept)
     every = torch.arange(graph.num_nodes, device=graph.device)
-    logits = []
-    for some in torch.split(every, max(1, AT_ONCE // len(graph.seen))):
-        logits.append(answer(predictor, *final.inputs(some), update[fold[some]]))
-    shares = class_shares(graph, torch.cat(logits))
-    probabilities = (torch.cat(logits) + shares.log()).softmax(1)
+    blocks = torch.split(every, max(1, AT_ONCE // len(graph.seen)))
+    logits = torch.cat(
+        [answer(predictor, *final.inputs(block), update[fold[block]]) for block in blocks]
+    )
+    shares = class_shares(graph, logits)
+    probabilities = (logits + shares.log()).softmax(1)
     scores = leave_one_out_scores(graph, probabilities)
     return Channel(probabilities, scores, chosen={"update": update, "shares": shares})
 
@@ -136,9 +169,9 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     """Estimate the share of each class among all nodes.
 
     Labels drawn at random have the shares of the graph. If their counts are more equal than chance
-    would make them (chi-squared below its 5 % quantile), so many were drawn of each class, and the
-    shares are those that the predictions of all nodes agree with: EM for a shift of the class
-    distribution (Saerens, Latinne and Decaestecker, 2002), held back by the labels' shares.
+    allows (chi-squared below its 5 % quantile), they were drawn per class. The shares are then
+    estimated from the predictions by EM (Saerens, Latinne and Decaestecker, 2002), shrunk towards
+    the labels' shares.
 
     Shapes:
         logits [N, C] over the labels' shares -> [C]
@@ -150,35 +183,34 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
         return graph.prior
     shares = graph.prior
     for _ in range(SHARE_STEPS):
-        found = (logits + shares.log()).softmax(1).mean(0)
-        shares = (found + SHARE_PRIOR * graph.prior) / (1 + SHARE_PRIOR)
+        predicted = (logits + shares.log()).softmax(1).mean(0)
+        shares = (predicted + SHARE_PRIOR * graph.prior) / (1 + SHARE_PRIOR)
     return shares
 
 
 def folds(graph: Graph) -> Tensor:
-    """Which update answers each node: 0, that of all labels, or that of other folds: [N]."""
+    """Number the update for each node: 0 uses all labels, k all but those of fold k: [N]."""
     fold = torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
     fold[graph.labelled] = 1 + torch.arange(len(graph.labelled), device=graph.device) % FOLDS
     return fold
 
 
 def weights(predictor: Voter, trust: Tensor, update: Tensor) -> Tensor:
-    """The weight of each channel at each node: [K, V, T], [V + 1] or [K, V + 1] -> [K, V]."""
+    """Return updated channel weights: [K, V, T], [V + 1] or [K, V + 1] -> [K, V]."""
     return predictor.weights(trust) * (1 + update[..., -1:]) + update[..., :-1]
 
 
 def answer(predictor: Voter, odds: Tensor, trust: Tensor, update: Tensor) -> Tensor:
-    """Logits over the class shares: [K, C, V], [K, V, T], [V + 1] or [K, V + 1] -> [K, C]."""
+    """Return logits relative to the class shares, shapes as in :func:`weights`: [K, C]."""
     return (odds @ weights(predictor, trust, update)[..., None])[..., 0]
 
 
 def label_update(
     predictor: Voter, odds: Tensor, trust: Tensor, own: Tensor, prior: Tensor, kept: Tensor
 ) -> Tensor:
-    """What leave-one-out predictions at labelled nodes change: one number a channel, and a factor.
+    """Fit the change of each channel's weight, and a common factor, to subsets of the labels.
 
-    The largest posterior of a multinomial regression, by Newton's method, for several subsets of
-    the labels at once.
+    The maximum a posteriori of a multinomial regression, by Newton's method.
 
     Shapes:
         odds [L, C, V], trust [L, V, T], own [L], prior [C], kept [B, L] of bool -> [B, V + 1]
@@ -189,15 +221,15 @@ def label_update(
     precision = x.new_full((x.shape[2],), WEIGHT_PRECISION)
     precision[-1] = SCALE_PRECISION
     updates = []
-    for some in kept:
-        x_some, base_some, wanted = x[some], base[some], one_hot[some]
+    for subset in kept:
+        rows, offset, wanted = x[subset], base[subset], one_hot[subset]
         update = torch.zeros_like(precision)
         for _ in range(STEPS):
-            p = (base_some + x_some @ update).softmax(1)
-            slope = torch.einsum("lcv,lc->v", x_some, p - wanted) + precision * update
-            mean = torch.einsum("lcv,lc->lv", x_some, p)
-            rows = (x_some * p.sqrt()[..., None]).flatten(0, 1)
-            curve = rows.T @ rows - mean.T @ mean + precision.diag()
-            update = update - torch.linalg.solve(curve, slope).clamp(-0.5, 0.5)
+            p = (offset + rows @ update).softmax(1)
+            slope = torch.einsum("lcv,lc->v", rows, p - wanted) + precision * update
+            mean = torch.einsum("lcv,lc->lv", rows, p)
+            weighted = (rows * p.sqrt()[..., None]).flatten(0, 1)
+            curvature = weighted.T @ weighted - mean.T @ mean + precision.diag()
+            update = update - torch.linalg.solve(curvature, slope).clamp(-0.5, 0.5)
         updates.append(update)
     return torch.stack(updates).float()

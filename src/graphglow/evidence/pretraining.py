@@ -1,24 +1,22 @@
 """Pre-training: two scorers of pairs, the voter and the predictor, over episodes of many graphs.
 
 An *episode* is a source graph or a random one, damaged as users' graphs are, with a few labels.
-Each network has episodes of its own, so that those after it see its answers on graphs that it was
-not trained on, as users will. With ``folds`` one set of episodes makes several learners, one for
-each fold of sources that it must not see (leave-one-family-out), besides the one that sees all;
-an episode of a source is then looked at by the learner that has not seen its fold.
+Each network is trained on episodes of its own, so that it reads the outputs of the networks before
+it on graphs that these were not trained on, as it will for users. With ``folds`` the same episodes
+train several learners: one for each fold, which never sees the sources of that fold
+(leave-one-family-out), and one that sees all. An episode of a source is then prepared by the
+learner that has not seen its fold.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
-from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
@@ -36,19 +34,32 @@ from graphglow.evidence.rounds import (
     vote_inputs,
     with_vote,
 )
-from graphglow.graph.graph import Graph, known_graph
+from graphglow.graph.graph import known_graph
 from graphglow.parallel import MapBlocks, map_blocks
-from graphglow.settings import EvidencePretrainConfig
-
-ABSENT = -1e4  # the log share of a class that an episode does not have
-
+from graphglow.settings import AuditPretrainConfig, EvidencePretrainConfig
 
 ALL_SOURCES = -1
-"""The fold of a learner that has seen every source, and of random graphs."""
-STAGES = ("first", "vote", "second", "predictor")
-"""The networks, in the order in which they are trained; each reads those before it."""
+"""The fold of random graphs, and of the learner that sees every source."""
+EPISODES_A_STEP = 12
 Progress = Callable[[str, int, int], None]
-"""What is under way, steps done, steps in all."""
+"""Called with the network being trained, episodes done, and their total."""
+
+
+def through_final_round(learner: EvidenceLearner, first: GraphEvidence) -> FinalRound:
+    """Run all rounds after the first."""
+    known = with_vote(second_round(learner, first))
+    return final_round(known, above_chance(known).adjacency())
+
+
+STAGES: dict[str, Callable[[EvidenceLearner, GraphEvidence], GraphEvidence | FinalRound]] = {
+    "first": lambda _, first: first,
+    "vote": second_round,
+    "second": lambda learner, first: with_vote(second_round(learner, first)),
+    "predictor": through_final_round,
+}
+"""The networks in the order of training, and the rounds that come before each of them."""
+SCORERS = {"first": 0, "second": 1}
+"""The networks that score pairs, and their rounds; the others answer nodes."""
 
 
 def pretrain_evidence(
@@ -61,34 +72,15 @@ def pretrain_evidence(
     on_progress: Progress = lambda stage, done, total: None,
     map_blocks: MapBlocks = map_blocks,
 ) -> EvidenceLearner:
-    """Train an evidence learner over episodes of the sources and of random graphs.
-
-    An episode depends on its number and the seed alone and is drawn on one thread, so that the
-    learner is the same whoever draws them.
-
-    Args:
-        sources: Graphs with labels ``y`` (-1 where unknown); all labels may be used. None at all
-            is legal: random graphs only.
-        config: Settings.
-        weights: How often each source is drawn, relative to the others; equal if None.
-        device: Where to compute.
-        draw_on: Where to draw the episodes, if elsewhere.
-        on_progress: Called with the stage and how far it is.
-        map_blocks: Draws the episodes.
-    """
-    config = config or EvidencePretrainConfig()
+    """Train an evidence learner on all sources; see :func:`pretrain_folds`."""
+    folds = [ALL_SOURCES] * len(sources)
     return pretrain_folds(
-        sources, [0] * len(sources), config, weights=weights, device=device, draw_on=draw_on,
+        sources, folds, config, weights=weights, device=device, draw_on=draw_on,
         on_progress=on_progress, map_blocks=map_blocks,
-        learners={ALL_SOURCES: _new_learner(config)},
     )[ALL_SOURCES]  # fmt: skip
 
 
-def _new_learner(config: EvidencePretrainConfig) -> EvidenceLearner:
-    return EvidenceLearner(seed=config.seed, trained=True)
-
-
-def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
+def pretrain_folds(
     sources: Sequence[Data],
     folds: Sequence[int],
     config: EvidencePretrainConfig | None = None,
@@ -98,117 +90,127 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
     map_blocks: MapBlocks = map_blocks,
-    learners: dict[int, EvidenceLearner] | None = None,
-    stages: Sequence[str] = STAGES,
 ) -> dict[int, EvidenceLearner]:
-    """Train learners by the fold of sources that each has not seen, and one that has seen all.
+    """Train one learner without the sources of each fold, and one on all sources.
+
+    An episode depends only on its number and the seed, and is drawn by one thread, so the learners
+    do not depend on who draws it.
 
     Args:
-        sources: As of :func:`pretrain_evidence`, and so are those not named here.
-        folds: The number of the fold that each source belongs to, from 0.
-        learners: By fold, those to go on with; new ones if None, one for each fold and one of all.
-        stages: Which networks to train, in this order.
+        sources: Graphs with labels ``y`` (-1 where unknown); all labels may be used. Without
+            sources, every episode is a random graph.
+        folds: The fold of each source, from 0; :data:`ALL_SOURCES` if every learner may see it.
+        config: Settings.
+        weights: How often each source is drawn, relative to the others; equal if None.
+        device: Where to train.
+        draw_on: Where to draw the episodes; None is ``device``.
+        on_progress: Called after each episode.
+        map_blocks: Draws the episodes.
+
+    Returns:
+        The learners by fold, and the one of all sources as :data:`ALL_SOURCES`.
     """
     config = config or EvidencePretrainConfig()
     _check_sources(sources, weights)
-    draw_on = draw_on or device
-    sampler = EpisodeSampler(
-        list(sources), list(weights or [1.0] * len(sources)), list(folds), config, draw_on
-    )
-    started = time.perf_counter()
-    if learners is None:
-        learners = {fold: _new_learner(config) for fold in (ALL_SOURCES, *sorted(set(folds)))}
-    made = {fold: learner.to(device) for fold, learner in learners.items()}
+    started, done = time.perf_counter(), 0
+    draw_on = device if draw_on is None else draw_on
+    weights = [1.0] * len(sources) if weights is None else weights
+    sampler = EpisodeSampler(sources, weights, folds, config, draw_on)
+    learners = {
+        fold: EvidenceLearner(seed=config.seed, trained=True).to(device)
+        for fold in sorted({ALL_SOURCES, *folds})
+    }
     counts = config.episode_counts(len(sources))
-    ends = list(accumulate(counts))
-    waited = 0.0
-
-    def drawn(part: str, step: Callable[[Known, int], list[B]]) -> list[B]:
-        nonlocal waited
-        batches, began, number = [], time.perf_counter(), STAGES.index(part)
-        episodes = range(ends[number] - counts[number], ends[number])
-        known = sampler, {fold: deepcopy(one).to(draw_on) for fold, one in made.items()}
-        for i, more in zip(episodes, map_blocks(step, known, episodes), strict=True):
-            batches += [_moved(batch, device) for batch in more]
-            on_progress(part, i + 1, ends[-1])
-        waited += time.perf_counter() - began
-        return batches
-
-    def networks(name: str) -> dict[int, nn.Module]:
-        return {fold: getattr(learner, name) for fold, learner in made.items()}
-
-    for part in stages:
-        if part in ("first", "second"):
-            pairs = drawn(part, first_batch if part == "first" else second_batch)
-            _fit_pairs(networks(part), pairs, config)
-            _set_logit_scale(made, part, pairs)
-            del pairs
-        else:
-            nodes = drawn(part, vote_batch if part == "vote" else predict_batch)
-            _fit_classes(networks(part), nodes, config)
-    for fold, learner in made.items():
+    for stage, count in zip(STAGES, counts, strict=True):
+        copies = {fold: deepcopy(learner).to(draw_on) for fold, learner in learners.items()}
+        batches = []
+        for batch in map_blocks(draw_batch, (sampler, stage, copies), range(done, done + count)):
+            done += 1
+            on_progress(stage, done, sum(counts))
+            if batch is not None:
+                batches.append(_moved(batch, device))
+        for fold, learner in learners.items():
+            allowed = [batch for batch in batches if fold == ALL_SOURCES or batch.fold != fold]
+            if allowed:
+                train_network(learner, stage, allowed, config)
+        del batches
+    for fold, learner in learners.items():
         learner.provenance = {
             "trained": True,
             "evidence_version": EVIDENCE_VERSION,
             "sources": [
                 str(source.get("name", "graph"))
                 for source, own in zip(sources, folds, strict=True)
-                if own != fold
+                if fold == ALL_SOURCES or own != fold
             ],
             "config": asdict(config),
             "seconds": round(time.perf_counter() - started, 1),
-            "seconds_for_episodes": round(waited, 1),
             "date": datetime.now(timezone.utc).date().isoformat(),
             "device": str(torch.device(device)),
             "torch": str(torch.__version__),
         }
         learner.frozen()
-    return made
+    return learners
 
 
 @dataclass(frozen=True, eq=False)
 class PairBatch:
-    """Pairs of an episode. Shapes: evidence [P, F], context [G], same [P], logit of chance."""
+    """Pairs of one episode, and whether both ends belong to one class.
+
+    Shapes:
+        evidence [P, F], context [G], same [P]
+    """
 
     fold: int
     evidence: Tensor
     context: Tensor
     same: Tensor
     chance: float
+    """Logit of the probability that two random nodes belong to one class."""
+
+    def loss(self, scorer: nn.Module, generator: torch.Generator) -> Tensor:
+        """Binary cross-entropy of 2,048 random pairs."""
+        some = torch.randint(len(self.same), (2048,), generator=generator).to(self.same.device)
+        logits = scorer(self.evidence[some], self.context) + self.chance
+        return F.binary_cross_entropy_with_logits(logits, self.same[some])
 
 
 @dataclass(frozen=True, eq=False)
-class ClassBatch:
-    """Nodes of an episode, and the true class shares, which a prediction has to estimate.
+class NodeBatch:
+    """Nodes of one episode, their classes, and the class shares, which prediction estimates.
 
     Shapes:
-        odds [K, C, V], trust [K, V, T], log_prior [C], truth [K]
+        odds [K, C, V], trust [K, V, T], log_prior [C], classes [K]
     """
 
     fold: int
     odds: Tensor
     trust: Tensor
     log_prior: Tensor
-    truth: Tensor
+    classes: Tensor
+
+    def loss(self, voter: nn.Module, generator: torch.Generator) -> Tensor:
+        """Cross-entropy of 128 random nodes."""
+        some = torch.randint(len(self.classes), (128,), generator=generator).to(self.odds.device)
+        logits = voter(self.odds[some], self.trust[some]) + self.log_prior
+        return F.cross_entropy(logits, self.classes[some])
 
 
+Batch: TypeAlias = PairBatch | NodeBatch
+
+
+@dataclass(frozen=True, eq=False)
 class EpisodeSampler:
-    """Draws episodes, each by its number and the seed alone, and what is to be learned of them."""
+    """Draws episodes and their batches."""
 
-    def __init__(
-        self,
-        sources: list[Data],
-        weights: list[float],
-        folds: list[int],
-        config: EvidencePretrainConfig,
-        device: torch.device | str,
-    ) -> None:
-        self.sources, self.folds, self.config, self.device = sources, folds, config, device
-        self.weights = torch.tensor(weights, dtype=torch.float64)
+    sources: Sequence[Data]
+    weights: Sequence[float]
+    folds: Sequence[int]
+    config: EvidencePretrainConfig
+    device: torch.device | str
 
-    @torch.no_grad()
-    def first(self, index: int) -> tuple[Episode, GraphEvidence, int]:
-        """The episode, what its first round knows, and its fold."""
+    def first_round(self, index: int) -> tuple[Episode, GraphEvidence, int]:
+        """Draw an episode by its number, and return it with its first round and its fold."""
         generator = torch.Generator().manual_seed(1_000_003 * self.config.seed + index)
         fold = ALL_SOURCES
         if not self.sources or float(torch.rand((), generator=generator)) < (
@@ -216,242 +218,93 @@ class EpisodeSampler:
         ):
             source = random_graph(generator, self.config.max_nodes)
         else:
-            number = int(torch.multinomial(self.weights, 1, generator=generator))
+            weights = torch.tensor(self.weights, dtype=torch.float64)
+            number = int(torch.multinomial(weights, 1, generator=generator))
             source, fold = self.sources[number], self.folds[number]
         episode = draw_episode(source, generator, self.config.max_nodes)
         return episode, first_round(known_graph(episode.data, self.device), generator), fold
 
-    @torch.no_grad()
-    def pair_batch(
-        self, episode: Episode, graph: Graph, known: GraphEvidence, fold: int
-    ) -> list[PairBatch]:
-        """Pairs with at most one labelled end, both classes known; nothing if there are none."""
-        truth, pairs = episode.truth.to(self.device), known.pairs
+    def pair_batch(self, episode: Episode, known: GraphEvidence, fold: int) -> PairBatch | None:
+        """Sample pairs of known classes with at most one labelled end; None if there are none."""
+        graph, pairs = known.graph, known.pairs
+        truth = episode.truth.to(self.device)
         labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
         labelled[graph.labelled] = True
-        fair = (truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)
-        fair_pairs = fair.nonzero()[:, 0]
-        if len(fair_pairs) == 0:
-            return []
-        some = fair_pairs[self._some(len(fair_pairs), self.config.pairs)]
-        same = (truth[pairs[0, some]] == truth[pairs[1, some]]).float()
-        evidence = known.evidence(pairs[:, some])
-        return [PairBatch(fold, evidence, known.context, same, logit(graph.chance))]
+        fair = ((truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)).nonzero()[:, 0]
+        if len(fair) == 0:
+            return None
+        some = pairs[:, fair[self._sample(len(fair), self.config.pairs)]]
+        same = (truth[some[0]] == truth[some[1]]).float()
+        return PairBatch(fold, known.evidence(some), known.context, same, logit(graph.chance))
 
-    def class_batch(
+    def node_batch(
         self, episode: Episode, known: GraphEvidence | FinalRound, fold: int
-    ) -> list[ClassBatch]:
-        """Unlabelled nodes of classes that have a label; none, or one such class: nothing."""
+    ) -> NodeBatch | None:
+        """Sample unlabelled nodes of classes that have a label; None if there are none."""
         graph = known.graph
         number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
         number[graph.seen] = torch.arange(len(graph.seen), device=self.device)
-        truth = number[episode.truth.to(self.device)]
-        truth[graph.labelled] = -1
-        nodes = (truth >= 0).nonzero()[:, 0]
+        classes = number[episode.truth.to(self.device)]
+        classes[graph.labelled] = -1
+        nodes = (classes >= 0).nonzero()[:, 0]
         if len(nodes) == 0:
-            return []
-        shares = truth[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
-        some = nodes[self._some(len(nodes), self.config.nodes)]
-        if isinstance(known, GraphEvidence):
-            odds, trust = vote_inputs(known, some)
-        else:
-            odds, trust = known.inputs(some)
-        return [ClassBatch(fold, odds, trust, shares.log(), truth[some])]
+            return None
+        shares = classes[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
+        some = nodes[self._sample(len(nodes), self.config.nodes)]
+        inputs = known.inputs(some) if isinstance(known, FinalRound) else vote_inputs(known, some)
+        return NodeBatch(fold, *inputs, shares.log(), classes[some])
 
-    def _some(self, count: int, wanted: int) -> Tensor:
+    def _sample(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
         return torch.randint(count, (wanted,), generator=generator).to(self.device)
 
 
-Known = tuple[EpisodeSampler, dict[int, EvidenceLearner]]
-B = TypeVar("B", PairBatch, ClassBatch)
-
-
-def _moved(batch: B, device: torch.device | str) -> B:
-    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
-    return replace(batch, **tensors)
-
-
-def _unseeing(learners: dict[int, EvidenceLearner], fold: int) -> EvidenceLearner:
-    """The learner that has not seen a fold."""
-    return learners.get(fold, learners[ALL_SOURCES])
-
-
-def first_batch(known: Known, index: int) -> list[PairBatch]:
-    """What an episode teaches the first scorer."""
-    sampler, _ = known
-    with _in_an_episode():
-        episode, first, fold = sampler.first(index)
-        return sampler.pair_batch(episode, first.graph, first, fold)
-
-
 @torch.no_grad()
-def vote_batch(known: Known, index: int) -> list[ClassBatch]:
-    """What an episode teaches the voter."""
-    sampler, learners = known
-    with _in_an_episode():
-        episode, first, fold = sampler.first(index)
-        if len(first.graph.seen) < 2:
-            return []
-        second = second_round(_unseeing(learners, fold), first)
-        return sampler.class_batch(episode, second, fold)
-
-
-@torch.no_grad()
-def second_batch(known: Known, index: int) -> list[PairBatch]:
-    """What an episode teaches the second scorer."""
-    sampler, learners = known
-    with _in_an_episode():
-        episode, first, fold = sampler.first(index)
-        learner = _unseeing(learners, fold)
-        both = with_vote(second_round(learner, first))
-        return sampler.pair_batch(episode, first.graph, both, fold)
-
-
-@torch.no_grad()
-def predict_batch(known: Known, index: int) -> list[ClassBatch]:
-    """What an episode teaches the predictor."""
-    sampler, learners = known
-    with _in_an_episode():
-        episode, first, fold = sampler.first(index)
-        if len(first.graph.seen) < 2:
-            return []
-        learner = _unseeing(learners, fold)
-        both = with_vote(second_round(learner, first))
-        final = final_round(both, above_chance(both).adjacency())
-        return sampler.class_batch(episode, final, fold)
-
-
-@contextmanager
-def _in_an_episode() -> Iterator[None]:
-    """On one thread, since sums over several round by their number."""
+def draw_batch(
+    shared: tuple[EpisodeSampler, str, dict[int, EvidenceLearner]], index: int
+) -> Batch | None:
+    """Draw one episode and what a network learns from it; None if that is nothing."""
+    sampler, stage, learners = shared
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # rounding of parallel sums depends on the number of threads
     try:
-        yield
+        episode, first, fold = sampler.first_round(index)
+        if stage not in SCORERS and len(first.graph.seen) < 2:
+            return None
+        known = STAGES[stage](learners.get(fold, learners[ALL_SOURCES]), first)
+        if stage in SCORERS:
+            assert isinstance(known, GraphEvidence)
+            return sampler.pair_batch(episode, known, fold)
+        return sampler.node_batch(episode, known, fold)
     finally:
         torch.set_num_threads(threads)
 
 
-class Together(nn.Module):
-    """Networks of one shape whose weights are stacked, so that they are trained in one go.
-
-    Shapes:
-        inputs [B, ..] of B networks -> [B, ..]
-    """
-
-    def __init__(self, networks: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.networks = list(networks)  # kept out of the parameters
-        stacked, _ = stack_module_state(self.networks)
-        self.names = list(stacked)
-        self.weights = nn.ParameterList(stacked[name].detach() for name in self.names)
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        def one(weights: dict[str, Tensor], *given: Tensor) -> Any:
-            return functional_call(self.networks[0], weights, given)
-
-        out: Tensor = vmap(one)(dict(zip(self.names, self.weights, strict=True)), *inputs)
-        return out
-
-    @torch.no_grad()
-    def write_back(self) -> None:
-        """Give each network its weights."""
-        for name, stacked in zip(self.names, self.weights, strict=True):
-            for network, weight in zip(self.networks, stacked, strict=True):
-                network.get_parameter(name).copy_(weight)
-
-
-def _allowed(folds: Sequence[int], batches: Sequence[B], generator: torch.Generator) -> Tensor:
-    """Draw 12 batches for each fold's network, none of them of that fold: [B, 12]."""
-    own = torch.tensor([batch.fold for batch in batches])
-    drawn = []
-    for fold in folds:
-        places = ((own != fold) | (own == ALL_SOURCES)).nonzero()[:, 0]
-        drawn.append(places[torch.randint(len(places), (12,), generator=generator)])
-    return torch.stack(drawn)
-
-
-def _fit_pairs(
-    scorers: dict[int, nn.Module], batches: list[PairBatch], config: EvidencePretrainConfig
+def train_network(
+    learner: EvidenceLearner, stage: str, batches: Sequence[Batch], config: EvidencePretrainConfig
 ) -> None:
-    """Binary cross-entropy of one class or not, on 12 episodes x 2,048 pairs a step."""
-    if not batches:
-        return
-    evidence = torch.stack([batch.evidence for batch in batches])  # [E, P, F]
-    context = torch.stack([batch.context for batch in batches])  # [E, G]
-    same = torch.stack([batch.same for batch in batches])
-    chance = torch.tensor([batch.chance for batch in batches], device=same.device)
-    together = Together(list(scorers.values()))
+    """Train one network of a learner; scale the control's log-odds as a scorer's are scaled."""
+    network = getattr(learner, stage)
 
     def loss(generator: torch.Generator) -> Tensor:
-        e = _allowed(list(scorers), batches, generator).to(same.device)[..., None]  # [B, 12, 1]
-        p = torch.randint(same.shape[1], (12, min(2048, same.shape[1])), generator=generator)
-        p = p.to(same.device)
-        out = together(evidence[e, p], context[e]) + chance[e]
-        # the mean over pairs of each network, and their sum: each is as if trained alone
-        return len(scorers) * F.binary_cross_entropy_with_logits(out, same[e, p])
+        chosen = torch.randint(len(batches), (EPISODES_A_STEP,), generator=generator).tolist()
+        return torch.stack([batches[i].loss(network, generator) for i in chosen]).mean()
 
-    fit_one_cycle(together, loss, config)
-    together.write_back()
-
-
-def _fit_classes(
-    networks: dict[int, nn.Module], batches: list[ClassBatch], config: EvidencePretrainConfig
-) -> None:
-    """Cross-entropy of the class, on 12 episodes x 128 nodes a step."""
-    if not batches:
-        return
-    widest = max(len(batch.log_prior) for batch in batches)
-    padded = [(batch, widest - len(batch.log_prior)) for batch in batches]
-    odds = torch.stack([F.pad(batch.odds, (0, 0, 0, n)) for batch, n in padded])
-    prior = torch.stack([F.pad(batch.log_prior, (0, n), value=ABSENT) for batch, n in padded])
-    trust = torch.stack([batch.trust for batch in batches])
-    truth = torch.stack([batch.truth for batch in batches])
-    together = Together(list(networks.values()))
-
-    def total_loss(generator: torch.Generator) -> Tensor:
-        e = _allowed(list(networks), batches, generator).to(truth.device)[..., None]  # [B, 12, 1]
-        k = torch.randint(truth.shape[1], (12, min(128, truth.shape[1])), generator=generator)
-        k = k.to(truth.device)
-        out = together(odds[e, k], trust[e, k])  # [B, 12, 128, C]
-        logits, wanted = (out + prior[e]).flatten(0, 2), truth[e, k].flatten()
-        return len(networks) * F.cross_entropy(logits, wanted)  # each learns as if alone
-
-    fit_one_cycle(together, total_loss, config)
-    together.write_back()
-
-
-@torch.no_grad()
-def _set_logit_scale(
-    learners: dict[int, EvidenceLearner], part: str, batches: list[PairBatch]
-) -> None:
-    """Mean and deviation of the log-odds over chance within a graph, over all episodes."""
-    for learner in learners.values():
-        scorer = getattr(learner, part)
-        scores = [scorer(batch.evidence, batch.context) for batch in batches]
-        moments = [torch.stack([s.mean(), s.std()]) for s in scores]
-        if moments:
-            learner.logit_scale[int(part == "second")] = torch.stack(moments).mean(0)
-
-
-class OneCycle(Protocol):
-    """The settings of :func:`fit_one_cycle`."""
-
-    @property
-    def steps(self) -> int: ...
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
+    fit_one_cycle(network, loss, config)
+    if stage in SCORERS:
+        pairs = [batch for batch in batches if isinstance(batch, PairBatch)]
+        with torch.no_grad():
+            scores = [network(batch.evidence, batch.context) for batch in pairs]
+        moments = torch.stack([torch.stack([one.mean(), one.std()]) for one in scores])
+        learner.logit_scale[SCORERS[stage]] = moments.mean(0)
 
 
 def fit_one_cycle(
-    network: nn.Module, loss: Callable[[torch.Generator], Tensor], config: OneCycle
+    network: nn.Module,
+    loss: Callable[[torch.Generator], Tensor],
+    config: EvidencePretrainConfig | AuditPretrainConfig,
 ) -> None:
-    """AdamW with one cycle of the learning rate; the loss draws its batches from a generator."""
+    """Train by AdamW with one cycle of the learning rate; ``loss`` draws its own batches."""
     generator = torch.Generator().manual_seed(config.seed)
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
@@ -464,6 +317,11 @@ def fit_one_cycle(
         loss(generator).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         cycle.step()
+
+
+def _moved(batch: Batch, device: torch.device | str) -> Batch:
+    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
+    return replace(batch, **tensors)
 
 
 def _check_sources(sources: Sequence[Data], weights: Sequence[float] | None) -> None:

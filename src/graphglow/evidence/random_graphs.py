@@ -1,4 +1,4 @@
-"""Random graphs: sources of every kind of use and uselessness of edges and features."""
+"""Random graphs whose edges and features are informative to any degree."""
 
 import math
 
@@ -12,13 +12,13 @@ from graphglow.linalg.rows import times
 
 
 def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
-    """A graph of 300 to ``max_nodes`` nodes, 2 to 16 classes and mean degree 1.5 to 80.
+    """Draw a graph of 300 to ``max_nodes`` nodes, 2 to 16 classes and mean degree 1.5 to 80.
 
-    Edges follow *groups* of nodes. A third have more groups than classes, of uneven sizes, as
-    communities are; in the others a group is a class, joined to itself by a random degree, to the
-    next ones of a ring, or by a random matrix. Degrees are heavy-tailed in half; a quarter have
-    labels that are diffused over the graph instead of drawn before it, a sixth a rare class. A
-    fifth have no features; others are Gaussian or words, of random signal, diffused or not.
+    Edges depend on *groups* of nodes. In a third of the graphs there are more groups than classes,
+    of uneven sizes, like communities. In the others a group is a class, with random homophily, on a
+    ring of classes, or with a random mixing matrix. Half have heavy-tailed degrees, a quarter
+    labels that are diffused over the graph, a sixth a rare class. A fifth have no features; the
+    others have Gaussian or word features, informative or not, diffused or not.
 
     Shapes:
         x [N, D] or None, edge_index [2, E], y [N]
@@ -54,15 +54,15 @@ def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
 
 
 def _mixing(groups: int, homophily: float | None, generator: torch.Generator) -> Tensor:
-    """How often nodes of each group are joined to those of each other one: [G, G]."""
+    """Draw the probabilities of edges between groups: [G, G]."""
     kind, strength = torch.rand(2, generator=generator).tolist()
     eye = torch.eye(groups)
     if homophily is not None or kind < 0.45:
         strength = strength if homophily is None else homophily
         return eye.mul(strength).add((1 - strength) / groups)
     if kind < 0.55:  # a ring of classes
-        beside: Tensor = (eye.roll(1, 1) + eye.roll(-1, 1)) / 2
-        return beside.mul(strength).add((1 - strength) / groups)
+        ring: Tensor = (eye.roll(1, 1) + eye.roll(-1, 1)) / 2
+        return ring.mul(strength).add((1 - strength) / groups)
     power = 1 + 5 * float(torch.rand((), generator=generator))
     return torch.rand(groups, groups, generator=generator).pow(power)
 
@@ -70,19 +70,17 @@ def _mixing(groups: int, homophily: float | None, generator: torch.Generator) ->
 def _edges(
     y: Tensor, mixing: Tensor, count: int, heavy: bool, generator: torch.Generator
 ) -> Tensor:
-    """``count`` pairs: a first end by its weight, a class by the first's row of ``mixing``, and a
-    second end of that class by its weight.
-    """
+    """Draw edges: a first end by weight, a group by its row of ``mixing``, an end in the group."""
     nodes, classes = len(y), len(mixing)
     weight = torch.ones(nodes)
     if heavy:
         weight = torch.rand(nodes, generator=generator).clamp_min(1e-3) ** -0.5
     first = torch.multinomial(weight, count, replacement=True, generator=generator)
     row = mixing[y[first]] + 1e-6
-    there = torch.multinomial(row, 1, generator=generator)[:, 0]
+    partner = torch.multinomial(row, 1, generator=generator)[:, 0]
     second = torch.randint(nodes, (count,), generator=generator)
     for c in range(classes):
-        members, wanted = (y == c).nonzero()[:, 0], (there == c).nonzero()[:, 0]
+        members, wanted = (y == c).nonzero()[:, 0], (partner == c).nonzero()[:, 0]
         if len(members) and len(wanted):
             drawn = torch.multinomial(
                 weight[members], len(wanted), replacement=True, generator=generator
@@ -114,7 +112,7 @@ def _features(y: Tensor, edge_index: Tensor, generator: torch.Generator) -> Tens
 
 
 def _diffused(edge_index: Tensor, field: Tensor, steps: int) -> Tensor:
-    """A field smoothed over the graph, each column of mean 0 and deviation 1 again."""
+    """Smooth a field over the graph, and standardise its columns."""
     adj = normalised_adjacency(edge_index, None, len(field))
     for _ in range(steps):
         field = times(adj, field)

@@ -1,7 +1,7 @@
-"""The rounds: a graph becomes scored pairs, these a better graph, and that one a better one.
+"""The rounds of refinement: scored pairs make a graph, over which pairs are scored again.
 
-``first_round`` -> ``second_round`` -> ``with_vote`` each return a :class:`GraphEvidence` that holds
-more; :func:`graphglow.evidence.refined.refine_graph` runs them and scores the pairs.
+``first_round``, ``second_round`` and ``with_vote`` each add to a :class:`GraphEvidence`;
+:func:`graphglow.evidence.refined.refine_graph` runs them and scores the pairs.
 """
 
 from collections.abc import Iterable
@@ -36,8 +36,8 @@ from graphglow.evidence.views import (
     FIRST,
     RANKS,
     SECOND,
+    first_views,
     hidden_layer,
-    mapped_views,
     second_views,
 )
 from graphglow.evidence.votes import VOTERS, sharpened, unlabelled_records, vote_evidence
@@ -51,23 +51,23 @@ if TYPE_CHECKING:  # which imports this
 
 LARGEST_WEIGHT = 8.0
 RESOLUTIONS = (1.0, 4.0)
-"""Of the communities: those of the greatest modularity, and smaller ones."""
-AT_ONCE = 2**14  # nodes voted on at once
-CARRIED = 4  # the second round reads the first one's log-odds over this
+"""Resolutions of the communities: the greatest modularity, and smaller communities."""
+AT_ONCE = 2**14  # nodes in one block of the vote
+CARRIED = 4  # divides the first round's log-odds, as the second round reads them
 SEARCHED = (("x", "ax", "aax", "link"), SECOND)
-"""Views in which candidates are looked for, by round; besides, what the channels predict."""
+"""Views in which candidates are searched, by round, besides the channels' predictions."""
 
 
 @dataclass(frozen=True, eq=False)
 class GraphEvidence:
-    """What is known of a graph: views, channels, candidate pairs, and how reliable each has been.
+    """Views, channels and candidate pairs of a graph, and how reliable each channel is.
 
-    The second round adds views and channels over the graph of the first one, ``with_vote`` the
-    channel ``vote`` and more candidates.
+    The second round adds views and channels over the first round's graph S, and ``with_vote`` adds
+    the channel ``vote`` and more candidates.
 
     Shapes:
-        pairs [2, M] of int32, those of the first round first; context [G]; first_weight [<= M] of
-        the first round's pairs in S; first_scale [2]: slope and intercept of its scores
+        pairs [2, M] of int32, the first round's first; context [G]; first_weight [<= M]: weights
+        of the first round's pairs in S; first_scale [2]: slope and intercept of its scores
     """
 
     graph: Graph
@@ -78,16 +78,16 @@ class GraphEvidence:
     pairs: Tensor
     context: Tensor
     search: str
-    """How the nearest nodes were found."""
+    """How the nearest neighbours were searched."""
     maps: dict[str, LowRank] = field(default_factory=dict)
-    """From features and adjacency rows to the views ``x`` and ``link``."""
+    """Maps from features and adjacency rows to the views ``x`` and ``link``."""
     learner: "EvidenceLearner | None" = None
     first_scale: Tensor = field(default_factory=lambda: torch.tensor([1.0, 0.0]))
     first_weight: Tensor = field(default_factory=lambda: torch.zeros(0))
     first_calibration: float = 0.0
-    """Added to the first round's log-odds, by the pairs that have two labels."""
+    """Added to the first round's log-odds; see :func:`calibration`."""
     records: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """What the voters' answers say of them without labels: [V, 4]."""
+    """Label-free measures of the voting channels: [V, 4]."""
 
     @property
     def voted(self) -> bool:
@@ -95,10 +95,8 @@ class GraphEvidence:
         return "vote" in self.channels
 
     def evidence(self, pairs: Tensor) -> Tensor:
-        """:data:`FIRST_EVIDENCE` of any pairs, or, once voted, :data:`SECOND_EVIDENCE`.
-
-        Shapes:
-            [2, K] -> [K, F]
+        """Features of any pairs, in the order of ``FIRST_EVIDENCE`` or, once voted, of
+        ``SECOND_EVIDENCE``: [2, K] -> [K, F].
         """
         pairs = pairs.long()
         first = first_evidence(self.graph, self.views, self.moments, self.channels, pairs)
@@ -108,7 +106,7 @@ class GraphEvidence:
         context = self.context[: len(FIRST_CONTEXT)]
         log_odds = over_chance(self.first_scale, self.learner.pair_scores(0, first, context))
         compared = [cosines(self.views[v], pairs, self.moments[v]) for v in SECOND]
-        later = [c for name, c in self.channels.items() if name in (*SECOND_CHANNELS, "vote")]
+        later = [self.channels[name] for name in (*SECOND_CHANNELS, "vote")]
         agreed = [agreement(self.graph, channel, pairs) for channel in later]
         cosine = torch.stack(compared, 2).flatten(1)
         return torch.cat([first, cosine, *agreed, log_odds[:, None] / CARRIED], 1)
@@ -117,8 +115,8 @@ class GraphEvidence:
 def first_round(
     graph: Graph, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
 ) -> GraphEvidence:
-    """Views and channels of the graph as it is given, and the pairs that are looked at."""
-    views, maps = mapped_views(graph, generator)
+    """Compute views and channels of the given graph, and search candidate pairs."""
+    views, maps = first_views(graph, generator)
     channels = first_channels(graph, views)
     near = with_beliefs([views[name] for name in SEARCHED[0]], list(channels.values()))
     edges = torch.stack([graph.low, graph.high])
@@ -129,7 +127,7 @@ def first_round(
 
 
 def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]:
-    """:data:`~graphglow.evidence.pair_features.FIRST_CHANNELS`, over the graph as it is given."""
+    """Compute the channels of ``FIRST_CHANNELS`` over the given graph."""
     link = views["link"]
     ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
     edges = graph.low, graph.high, graph.weight, graph.num_nodes
@@ -151,7 +149,7 @@ def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]
 def second_round(
     learner: "EvidenceLearner", known: GraphEvidence, map_blocks: MapBlocks = map_blocks
 ) -> GraphEvidence:
-    """Views and channels over the graph that the first round's log-odds over chance make."""
+    """Score the first round's pairs, and compute views and channels over the resulting graph S."""
     graph, pairs, known = known.graph, known.pairs, replace(known, learner=learner)
     scores = score_pairs(known, map_blocks)
     scale = learner.scale(0, scores)
@@ -181,7 +179,7 @@ def second_round(
 
 
 def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> GraphEvidence:
-    """Mix the channels' predictions by the learner's vote; add the second round's candidates."""
+    """Add the vote of all channels, and the second round's candidates."""
     vote = _vote(known)
     later = [known.channels[name] for name in SECOND_CHANNELS]
     near = with_beliefs([known.views[name] for name in SEARCHED[1]], [*later, vote])
@@ -205,7 +203,7 @@ def _vote(known: GraphEvidence) -> Channel:
 
 
 def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
+    """Return the voter's inputs at nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
     place = FIRST_CONTEXT.index("labels_per_class")
     voters = [known.channels[name] for name in VOTERS]
     context = known.context[place : place + 2]
@@ -213,39 +211,38 @@ def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:
-    """The learner's raw scores of all candidates: [M]."""
+    """Return the learner's raw scores of all candidates: [M]."""
     return joined(map_blocks(score, known, pair_blocks(known.pairs)), known.graph)
 
 
 def score(known: GraphEvidence, pairs: Tensor) -> Tensor:
-    """The learner's raw scores of some pairs: [2, K] -> [K]."""
+    """Return the learner's raw scores of pairs: [2, K] -> [K]."""
     assert known.learner is not None
     evidence = known.evidence(pairs)
     return known.learner.pair_scores(int(known.voted), evidence, known.context)
 
 
 def joined(parts: Iterable[Tensor], graph: Graph) -> Tensor:
-    """Scores of all blocks, one after another: [M]."""
+    """Concatenate the scores of all blocks: [M]."""
     return torch.cat([torch.zeros(0, device=graph.device), *parts])
 
 
 def over_chance(scale: Tensor, scores: Tensor) -> Tensor:
-    """Log-odds over chance by slope and intercept [2]: [M] -> [M]."""
+    """Scale raw scores to log-odds over chance by slope and intercept [2]: [M] -> [M]."""
     return scale[0] * scores + scale[1]
 
 
 def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
-    """S of sorted pairs [2, M] as far as they count: [N, N]."""
-    counts = weight > 0
-    return adjacency_of(pairs[0][counts], pairs[1][counts], weight[counts], num_nodes)
+    """Build the normalised adjacency S of sorted pairs [2, M] with positive weights: [N, N]."""
+    kept = weight > 0
+    return adjacency_of(pairs[0][kept], pairs[1][kept], weight[kept], num_nodes)
 
 
 def calibration(graph: Graph, pairs: Tensor, log_odds: Tensor) -> float:
-    """What to add to log-odds so that, among pairs with two labels, as many are of one class as
-    is predicted; the evidence about them is of leave-one-out predictions.
+    """Fit an intercept for the log-odds to the pairs with two labels.
 
-    A normal prior of deviation 0.7 stands against the pairs, which count no more than twice the
-    labels in all, since they share nodes.
+    Their evidence consists of leave-one-out predictions. The intercept has a normal prior of
+    deviation 0.7, and the pairs weigh at most twice the number of labels, since they share nodes.
     """
     both, same = labelled_pairs(graph, pairs)
     count = len(same)
@@ -263,5 +260,5 @@ def calibration(graph: Graph, pairs: Tensor, log_odds: Tensor) -> float:
 
 
 def weights_of(log_odds: Tensor) -> Tensor:
-    """An edge counts by its log-odds over chance, and not at all below: 0 .. 8."""
+    """Edge weights are the log-odds over chance, clipped to 0 .. 8."""
     return log_odds.clamp(0, LARGEST_WEIGHT)

@@ -1,4 +1,4 @@
-"""The scorer: the small frozen network that turns evidence and context into log-odds."""
+"""The scorer: a small frozen network from pair features and context to log-odds."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ HIDDEN = 64
 class Scorer(nn.Module):
     """``o = w gelu(B gelu(A f' + C c))`` with ``f' = f * (1 + D c)``: log-odds over chance.
 
-    The context c says on which evidence f to rely on this graph; D starts at 0.
+    The context c describes the graph, so that it can weigh the features f; D starts at 0.
 
     Shapes:
         f [.., F], c [G] or [.., G]  ->  [..]
@@ -39,26 +39,24 @@ class Scorer(nn.Module):
 
 
 def contributions(score: Callable[[Tensor], Tensor], f: Tensor, groups: list[list[int]]) -> Tensor:
-    """What each group of evidence adds to a score of pairs; they add up to it exactly.
+    """Split the scores of pairs into the contributions of groups of features; the sum is exact.
 
-    From no evidence at all (zeros) the groups are brought in one by one, in the given order and in
-    the reverse one; a group's share is the mean of the two changes that it made. The last number
-    is the score of no evidence.
+    Starting from zeros, the groups are added one by one, in the given order and in reverse; the
+    contribution of a group is the mean of its two changes. The last column is the score of zeros.
 
     Shapes:
         f [M, F], score [M, F] -> [M]; [M, len(groups) + 1]
     """
-    shares = f.new_zeros(len(f), len(groups) + 1)
-    nothing = score(torch.zeros_like(f))
-    shares[:, -1] = nothing
+    parts = f.new_zeros(len(f), len(groups) + 1)
+    parts[:, -1] = of_zeros = score(torch.zeros_like(f))
     for order in (range(len(groups)), reversed(range(len(groups)))):
-        brought, before = torch.zeros_like(f), nothing
+        partial, before = torch.zeros_like(f), of_zeros
         for group in order:
-            brought[:, groups[group]] = f[:, groups[group]]
-            now = score(brought)
-            shares[:, group] += (now - before) / 2
-            before = now
-    return shares
+            partial[:, groups[group]] = f[:, groups[group]]
+            after = score(partial)
+            parts[:, group] += (after - before) / 2
+            before = after
+    return parts
 
 
 def _initial(rows: int, columns: int, generator: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""Votes: the channels' answers about a node, mixed by how far each is to be trusted there."""
+"""Votes: mix the predictions of all channels, weighted per node by how reliable each is."""
 
 import torch
 from torch import Tensor, nn
@@ -10,24 +10,24 @@ from graphglow.graph.graph import Graph
 
 VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)
 RECORDS = ("agreement", "smoothness", "mean_sureness", "skew")
-"""What the answers of a channel say of it where labels are too few to judge it."""
+"""Measures of a channel that need no labels: they count where labels are few."""
 TRUST = (
     "accuracy", "likelihood", "accuracy_behind", "likelihood_behind", *RECORDS,
     *(f"{name}_behind" for name in RECORDS[:2]), "sureness", "agreement_here", "degree",
     "labels_per_class", "classes",
 )  # fmt: skip
-"""What is known of a channel at a node; the same for all channels."""
+"""The inputs that weigh a channel at a node; the same for all channels."""
 MOST_EDGES = 2**18
 HIDDEN = 32
 SHARPNESS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
 
 class Voter(nn.Module):
-    """``logits_k = tau sum_c alpha_c log(P_c(v, k) / pi_k)``, a weighted product of the answers.
+    """``logits_k = tau sum_c alpha_c log(P_c(v, k) / pi_k)``, a weighted product of predictions.
 
-    alpha = softmax over channels of a small network that reads what is known of a channel at the
-    node (:data:`TRUST`). It is the same network for every channel, but for one vector each: what
-    it learns is how far a record is to be trusted, not which channel was good on the sources.
+    alpha is a softmax over channels of a small network that reads :data:`TRUST`. All channels share
+    the network except for one vector each, so it learns how much a good record counts rather than
+    which channel was good on the sources.
 
     Shapes:
         odds [.., C, V], trust [.., V, T]  ->  [.., C]
@@ -45,7 +45,7 @@ class Voter(nn.Module):
         self.tau_trust = nn.Parameter(torch.zeros(len(TRUST)))
 
     def weights(self, trust: Tensor) -> Tensor:
-        """How much each channel counts at each node: [.., V, T] -> [.., V]."""
+        """Return the weight of each channel at each node: [.., V, T] -> [.., V]."""
         h = F.gelu(trust @ self.trust + self.channel)  # [.., V, H]
         alpha = (h @ self.out + self.preference).softmax(-1)
         tau = (self.log_tau + trust.mean(-2) @ self.tau_trust).clamp(-3, 3).exp()  # [..]
@@ -56,10 +56,10 @@ class Voter(nn.Module):
 
 
 def unlabelled_records(graph: Graph, channels: list[Channel]) -> Tensor:
-    """:data:`RECORDS` of V channels, from their answers about all nodes: [V, 4].
+    """Compute :data:`RECORDS` of V channels from their predictions for all nodes: [V, 4].
 
-    How far a channel agrees with the mean of the others, and with itself over edges, each above
-    what its class shares alone bring; how sure it is; how far its shares are from the labels'.
+    Agreement with the mean of the others, and between neighbours, both corrected for chance; mean
+    confidence; divergence of the predicted class shares from the labels'.
     """
     if len(graph.seen) < 2:
         return torch.zeros(len(channels), len(RECORDS), device=graph.device)
@@ -68,28 +68,31 @@ def unlabelled_records(graph: Graph, channels: list[Channel]) -> Tensor:
     low, high = graph.low[::step].long(), graph.high[::step].long()
     records = []
     for channel in channels:
-        p, others = channel.probabilities, len(channels)
-        rest = (mean * others - channel.probabilities) / max(1, others - 1)
-        share, rest_share = p.mean(0), rest.mean(0)
-        chance = (share * rest_share).sum()
+        p, count = channel.probabilities, len(channels)
+        rest = (mean * count - p) / max(1, count - 1)
+        share = p.mean(0)
+        chance = (share * rest.mean(0)).sum()
         agreement = ((p * rest).sum(1).mean() - chance) / (1 - chance).clamp_min(1e-3)
         smoothness = torch.zeros_like(chance)
         if len(low):
             chance = share.square().sum()
             smoothness = ((p[low] * p[high]).sum(1).mean() - chance) / (1 - chance).clamp_min(1e-3)
         skew = (share * (share.clamp_min(1e-6) / graph.prior.clamp_min(1e-6)).log()).sum()
-        sure = p.amax(1).mean()
-        records.append(torch.stack([agreement, smoothness, sure, skew.clamp(0, 4) / 2]))
+        records.append(torch.stack([agreement, smoothness, p.amax(1).mean(), skew.clamp(0, 4) / 2]))
     return torch.stack(records)
 
 
 def vote_evidence(
     graph: Graph, channels: list[Channel], records: Tensor, context: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What is read of V channels at nodes [K]: log P / pi in -8 .. 8 [K, C, V], trust [K, V, T].
+    """Return the inputs of a :class:`Voter` at nodes [K]: log-odds [K, C, V], trust [K, V, T].
 
-    ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`;
-    ``records`` [V, 4] are those of :func:`unlabelled_records`.
+    Args:
+        graph: The graph.
+        channels: The V channels.
+        records: Of :func:`unlabelled_records`: [V, 4].
+        context: Labels per class and classes, of :mod:`graphglow.evidence.context`: [2].
+        nodes: The nodes.
     """
     p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
     odds = log_odds(p, graph.prior)
@@ -105,21 +108,21 @@ def vote_evidence(
 
 
 def log_odds(p: Tensor, prior: Tensor) -> Tensor:
-    """``log P / pi`` within -8 .. 8: [K, C, V], [C] -> [K, C, V]."""
+    """Return ``log P / pi``, clipped to -8 .. 8: [K, C, V], [C] -> [K, C, V]."""
     return (p.clamp_min(1e-6) / prior[:, None]).log().clamp(-8, 8)
 
 
 def sharpened(graph: Graph, logits: Tensor) -> Channel:
-    """Logits over the class shares as a channel; their sharpness by leave-one-out: [N, C].
+    """Make a channel of logits relative to the class shares [N, C], with the best sharpness.
 
-    Labelled nodes are answered from leave-one-out predictions, so their answers are such as well.
+    The logits of labelled nodes must be leave-one-out predictions.
     """
-    sharpness, own = constant(SHARPNESS, logits.device), logits[graph.labelled]
+    sharpness, loo = constant(SHARPNESS, logits.device), logits[graph.labelled]
 
-    def tried(some: slice) -> Tensor:
-        return sharpness[:, None, None] * own[some] + graph.prior.log()  # [S, K, C]
+    def sharper(some: slice) -> Tensor:
+        return sharpness[:, None, None] * loo[some] + graph.prior.log()  # [S, K, C]
 
-    cost = 2 * sharpness.log().square() + log_loss(graph, tried, len(SHARPNESS))
+    cost = 2 * sharpness.log().square() + log_loss(graph, sharper, len(SHARPNESS))
     best = sharpness[cost.argmin()[None]]
     probabilities = (best * logits + graph.prior.log()).softmax(1)
     scores = leave_one_out_scores(graph, probabilities)
