@@ -20,7 +20,7 @@ from graphglow.graph.write import WRITERS
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
 FAST = [*SHORT, "--num-pivots", "8", "--refinements", "2"]
-UNTRAINED = ["transfer", "--learner", "untrained", "--no-controls"]
+UNTRAINED = ["transfer", "--learner", "untrained"]
 FIT = ["fit", "--method", "mlp", "--device", "cpu", "--epochs", "1", "--target"]
 TINY = ["--max-nodes", "300", "--steps", "3"]
 
@@ -85,7 +85,7 @@ def test_kinds_have_settings_of_their_own(run):
 
 
 def test_transfer_prints_one_json_object(run, home):
-    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json", "--no-controls"]
+    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json"]
     outcome = run(*words, "--seed", "3")
     assert outcome.err == ""  # no progress bar, since nobody watches
     facts = outcome.json
@@ -105,14 +105,13 @@ def test_a_learner_of_the_papers_kind_has_its_own_settings(run, home):
     outcome = run(*words)
     assert (outcome.status, outcome.err) == (0, "")
     assert "test accuracy" in outcome.out
-    facts = run(*words, "--json", "--no-controls").json
+    facts = run(*words, "--json").json
     assert facts["method"] == "graphglow"
     assert "--hidden" in run(*words, "--hidden", "8").refuses()
 
 
-def test_controls_and_metrics_are_beside_the_accuracy(run):
+def test_metrics_are_beside_the_accuracy(run):
     facts = run("transfer", "--target", "wine", *SHORT, "--json").json
-    assert {"gcn", "mlp"} <= facts["controls"].keys()
     assert 0 <= facts["metrics"]["balanced_accuracy"] <= 1
 
 
