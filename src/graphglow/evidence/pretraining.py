@@ -21,11 +21,10 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.episodes import Episode, draw_episode
+from graphglow.evidence.episodes import Episode, draw_episode, random_graph
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import FinalRound, final_round
-from graphglow.evidence.random_graphs import random_graph
 from graphglow.evidence.refined import above_chance
 from graphglow.evidence.rounds import (
     GraphEvidence,
@@ -65,19 +64,10 @@ SCORERS = {"first": 0, "second": 1}
 def pretrain_evidence(
     sources: Sequence[Data],
     config: EvidencePretrainConfig | None = None,
-    *,
-    weights: Sequence[float] | None = None,
-    device: torch.device | str = "cpu",
-    draw_on: torch.device | str | None = None,
-    on_progress: Progress = lambda stage, done, total: None,
-    map_blocks: MapBlocks = map_blocks,
+    **options: Any,
 ) -> EvidenceLearner:
-    """Train an evidence learner on all sources; see :func:`pretrain_folds`."""
-    folds = [ALL_SOURCES] * len(sources)
-    return pretrain_folds(
-        sources, folds, config, weights=weights, device=device, draw_on=draw_on,
-        on_progress=on_progress, map_blocks=map_blocks,
-    )[ALL_SOURCES]  # fmt: skip
+    """Train an evidence learner on all sources; options as in :func:`pretrain_folds`."""
+    return pretrain_folds(sources, [ALL_SOURCES] * len(sources), config, **options)[ALL_SOURCES]
 
 
 def pretrain_folds(
