@@ -2,8 +2,7 @@
 
 import torch
 
-from graphglow.evidence.episodes import draw_episode, neighbourhood
-from graphglow.evidence.random_graphs import random_graph
+from graphglow.evidence.episodes import draw_episode, neighbourhood, random_graph
 
 
 def test_random_graphs_are_whole_and_reproducible():

@@ -202,28 +202,21 @@ def test_a_learner_is_saved_and_loaded(learner, tmp_path):
     assert torch.equal(loaded.refine(graph()).edge_weight, learner.refine(graph()).edge_weight)
 
 
-def test_foreign_truncated_and_other_files_are_refused(learner, tmp_path):
+def test_files_of_other_versions_and_weights_are_refused(learner, tmp_path):
     path = tmp_path / "l.safetensors"
     learner.save(path)
     tensors, meta = load_tensors(path, "evidence learner")
-    other = {k: v for k, v in meta.items() if k not in ("kind", "version")}
-    save_tensors(path, "evidence learner", tensors, {**other, "evidence_version": 99})
+    facts = {k: v for k, v in meta.items() if k not in ("kind", "version")}
+    save_tensors(path, "evidence learner", tensors, {**facts, "evidence_version": 99})
     with pytest.raises(InputError, match="evidence version 3; got version 99"):
         EvidenceLearner.load(path)
-    save_tensors(path, "learner", tensors, other)
-    with pytest.raises(InputError, match="must be a graphglow evidence learner"):
-        EvidenceLearner.load(path)
-    tensors["first.out"] = torch.full_like(tensors["first.out"], torch.nan)
-    save_tensors(path, "evidence learner", tensors, other)
-    with pytest.raises(InputError, match="finite weights"):
-        EvidenceLearner.load(path)
-    del tensors["first.out"]
-    save_tensors(path, "evidence learner", tensors, other)
-    with pytest.raises(InputError, match="weights of shape"):
-        EvidenceLearner.load(path)
-    path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(InputError, match="foreign or truncated"):
-        EvidenceLearner.load(path)
+    for value, refusal in ((torch.nan, "finite weights"), (None, "weights of shape")):
+        tensors.pop("first.out")
+        if value is not None:
+            tensors["first.out"] = torch.full((64,), value)
+        save_tensors(path, "evidence learner", tensors, facts)
+        with pytest.raises(InputError, match=refusal):
+            EvidenceLearner.load(path)
 
 
 def test_the_control_has_the_scale_of_the_trained_one():
@@ -234,25 +227,6 @@ def test_the_control_has_the_scale_of_the_trained_one():
     scores = slope * scores + intercept
     expected = control.logit_scale[0]
     torch.testing.assert_close(torch.stack([scores.mean(), scores.std()]), expected)
-
-
-@pytest.mark.parametrize(
-    ("data", "match"),
-    [
-        ("a text", "torch_geometric Data; got str"),
-        (Data(), "x, y or num_nodes"),
-        (changed(edge_index=torch.tensor([[0], [60]])), "edge_index must lie"),
-        (changed(edge_index=torch.rand(2, 3)), "must hold integers"),
-        (changed(edge_weight=torch.ones(3)), "one value per edge"),
-        (changed(edge_weight=-torch.ones(180)), "finite and non-negative"),
-        (changed(x=torch.full((60, 2), torch.nan)), "must be finite"),
-        (changed(y=torch.rand(60)), "integer class"),
-        (changed(train_mask=torch.ones(3, dtype=torch.bool)), "train_mask must have"),
-    ],
-)
-def test_bad_graphs_get_a_sentence(data, match):
-    with pytest.raises(InputError, match=match):
-        EvidenceLearner.untrained().refine(data)
 
 
 def test_bad_sources_get_a_sentence():

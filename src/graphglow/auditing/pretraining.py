@@ -26,8 +26,8 @@ from graphglow.auditing.reference_tables import (
     pairs_without_edge,
 )
 from graphglow.errors import InputError
+from graphglow.evidence.episodes import random_graph
 from graphglow.evidence.pretraining import fit_one_cycle
-from graphglow.evidence.random_graphs import random_graph
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.pairs import is_edge
 from graphglow.settings import AuditPretrainConfig

@@ -206,18 +206,18 @@ def answer(predictor: Voter, odds: Tensor, trust: Tensor, update: Tensor) -> Ten
 
 
 def label_update(
-    predictor: Voter, odds: Tensor, trust: Tensor, own: Tensor, prior: Tensor, kept: Tensor
+    predictor: Voter, odds: Tensor, trust: Tensor, classes: Tensor, prior: Tensor, kept: Tensor
 ) -> Tensor:
     """Fit the change of each channel's weight, and a common factor, to subsets of the labels.
 
     The maximum a posteriori of a multinomial regression, by Newton's method.
 
     Shapes:
-        odds [L, C, V], trust [L, V, T], own [L], prior [C], kept [B, L] of bool -> [B, V + 1]
+        odds [L, C, V], trust [L, V, T], classes [L], prior [C], kept [B, L] of bool -> [B, V + 1]
     """
     frozen = predictor(odds, trust).double()  # [L, C]
     x = torch.cat([odds.double(), frozen[..., None]], 2)
-    base, one_hot = frozen + prior.double().log(), F.one_hot(own, len(prior)).double()
+    base, one_hot = frozen + prior.double().log(), F.one_hot(classes, len(prior)).double()
     precision = x.new_full((x.shape[2],), WEIGHT_PRECISION)
     precision[-1] = SCALE_PRECISION
     updates = []

@@ -21,11 +21,10 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.episodes import Episode, draw_episode
+from graphglow.evidence.episodes import Episode, draw_episode, random_graph
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import FinalRound, final_round
-from graphglow.evidence.random_graphs import random_graph
 from graphglow.evidence.refined import above_chance
 from graphglow.evidence.rounds import (
     GraphEvidence,
@@ -65,19 +64,10 @@ SCORERS = {"first": 0, "second": 1}
 def pretrain_evidence(
     sources: Sequence[Data],
     config: EvidencePretrainConfig | None = None,
-    *,
-    weights: Sequence[float] | None = None,
-    device: torch.device | str = "cpu",
-    draw_on: torch.device | str | None = None,
-    on_progress: Progress = lambda stage, done, total: None,
-    map_blocks: MapBlocks = map_blocks,
+    **options: Any,
 ) -> EvidenceLearner:
-    """Train an evidence learner on all sources; see :func:`pretrain_folds`."""
-    folds = [ALL_SOURCES] * len(sources)
-    return pretrain_folds(
-        sources, folds, config, weights=weights, device=device, draw_on=draw_on,
-        on_progress=on_progress, map_blocks=map_blocks,
-    )[ALL_SOURCES]  # fmt: skip
+    """Train an evidence learner on all sources; options as in :func:`pretrain_folds`."""
+    return pretrain_folds(sources, [ALL_SOURCES] * len(sources), config, **options)[ALL_SOURCES]
 
 
 def pretrain_folds(
@@ -140,8 +130,8 @@ def pretrain_folds(
             "evidence_version": EVIDENCE_VERSION,
             "sources": [
                 str(source.get("name", "graph"))
-                for source, own in zip(sources, folds, strict=True)
-                if fold == ALL_SOURCES or own != fold
+                for source, excluded in zip(sources, folds, strict=True)
+                if fold == ALL_SOURCES or excluded != fold
             ],
             "config": asdict(config),
             "seconds": round(time.perf_counter() - started, 1),
@@ -170,9 +160,9 @@ class PairBatch:
 
     def loss(self, scorer: nn.Module, generator: torch.Generator) -> Tensor:
         """Binary cross-entropy of 2,048 random pairs."""
-        some = torch.randint(len(self.same), (2048,), generator=generator).to(self.same.device)
-        logits = scorer(self.evidence[some], self.context) + self.chance
-        return F.binary_cross_entropy_with_logits(logits, self.same[some])
+        rows = torch.randint(len(self.same), (2048,), generator=generator).to(self.same.device)
+        logits = scorer(self.evidence[rows], self.context) + self.chance
+        return F.binary_cross_entropy_with_logits(logits, self.same[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +181,9 @@ class NodeBatch:
 
     def loss(self, voter: nn.Module, generator: torch.Generator) -> Tensor:
         """Cross-entropy of 128 random nodes."""
-        some = torch.randint(len(self.classes), (128,), generator=generator).to(self.odds.device)
-        logits = voter(self.odds[some], self.trust[some]) + self.log_prior
-        return F.cross_entropy(logits, self.classes[some])
+        rows = torch.randint(len(self.classes), (128,), generator=generator).to(self.odds.device)
+        logits = voter(self.odds[rows], self.trust[rows]) + self.log_prior
+        return F.cross_entropy(logits, self.classes[rows])
 
 
 Batch: TypeAlias = PairBatch | NodeBatch
@@ -233,9 +223,9 @@ class EpisodeSampler:
         fair = ((truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)).nonzero()[:, 0]
         if len(fair) == 0:
             return None
-        some = pairs[:, fair[self._sample(len(fair), self.config.pairs)]]
-        same = (truth[some[0]] == truth[some[1]]).float()
-        return PairBatch(fold, known.evidence(some), known.context, same, logit(graph.chance))
+        drawn = pairs[:, fair[self._sample(len(fair), self.config.pairs)]]
+        same = (truth[drawn[0]] == truth[drawn[1]]).float()
+        return PairBatch(fold, known.evidence(drawn), known.context, same, logit(graph.chance))
 
     def node_batch(
         self, episode: Episode, known: GraphEvidence | FinalRound, fold: int
@@ -250,9 +240,9 @@ class EpisodeSampler:
         if len(nodes) == 0:
             return None
         shares = classes[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
-        some = nodes[self._sample(len(nodes), self.config.nodes)]
-        inputs = known.inputs(some) if isinstance(known, FinalRound) else vote_inputs(known, some)
-        return NodeBatch(fold, *inputs, shares.log(), classes[some])
+        drawn = nodes[self._sample(len(nodes), self.config.nodes)]
+        inputs = known.inputs(drawn) if isinstance(known, FinalRound) else vote_inputs(known, drawn)
+        return NodeBatch(fold, *inputs, shares.log(), classes[drawn])
 
     def _sample(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)

@@ -198,7 +198,9 @@ def _vote(known: GraphEvidence) -> Channel:
         return absent(graph)
     assert known.learner is not None
     every = torch.arange(graph.num_nodes, device=graph.device)
-    parts = [known.learner.vote(*vote_inputs(known, some)) for some in torch.split(every, AT_ONCE)]
+    parts = [
+        known.learner.vote(*vote_inputs(known, block)) for block in torch.split(every, AT_ONCE)
+    ]
     return sharpened(graph, torch.cat(parts))
 
 

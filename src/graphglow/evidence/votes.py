@@ -100,10 +100,10 @@ def vote_evidence(
     behind, less = scores - scores.amax(0), records[:, :2] - records[:, :2].amax(0)
     fixed = torch.cat([scores, behind, records, less], 1).expand(len(p), -1, -1)  # [K, V, 10]
     sureness = p.amax(1)  # [K, V]
-    here = (p * p.mean(2, keepdim=True)).sum(1)
+    agreement = (p * p.mean(2, keepdim=True)).sum(1)
     degree = (graph.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
     rest = context.expand(*sureness.shape, 2)
-    trust = torch.cat([fixed, torch.stack([sureness, here, degree], 2), rest], 2)
+    trust = torch.cat([fixed, torch.stack([sureness, agreement, degree], 2), rest], 2)
     return odds, trust
 
 
@@ -119,8 +119,8 @@ def sharpened(graph: Graph, logits: Tensor) -> Channel:
     """
     sharpness, loo = constant(SHARPNESS, logits.device), logits[graph.labelled]
 
-    def sharper(some: slice) -> Tensor:
-        return sharpness[:, None, None] * loo[some] + graph.prior.log()  # [S, K, C]
+    def sharper(block: slice) -> Tensor:
+        return sharpness[:, None, None] * loo[block] + graph.prior.log()  # [S, K, C]
 
     cost = 2 * sharpness.log().square() + log_loss(graph, sharper, len(SHARPNESS))
     best = sharpness[cost.argmin()[None]]
