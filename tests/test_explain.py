@@ -7,8 +7,8 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.errors import InputError
-from graphglow.evidence.pair_features import GROUPS, logit
-from graphglow.explain import MEANINGS, OUTCOMES
+from graphglow.evidence.pair_features import GROUPS, MEANINGS, logit
+from graphglow.explain import OUTCOMES
 from tiny_graphs import small_data
 
 NAMES = ["red", "green", "blue"]
@@ -109,7 +109,6 @@ def test_the_evidence_about_a_pair_adds_up_to_its_log_odds(name, model):
         assert kinds == set(MEANINGS)
         assert set(GROUPS) - kinds == {"first round"}  # the others speak in it
         assert why.facts["input_edge"] == (kind == "edge")
-        assert (why.facts["predicted"] is None) == (refined.probabilities is None)
         assert (why.facts["outcome"] in ("kept", "dropped")) == why.facts["input_edge"]
         assert OUTCOMES[why.facts["outcome"]] in why.answer
         kept = why.facts["outcome"] in ("kept", "added")

@@ -14,13 +14,13 @@ from command_line import ring_arrays
 from graphglow import device
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
-from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck
+from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck, epoch_score
 from graphglow.graph import check_graph
 from graphglow.pretrained import load_learner
 from graphglow.result import RefinedEdges, TransferResult
 from graphglow.settings import TransferConfig
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.transfer import INPUT_WEIGHTS, Trained, input_weight_by_leave_one_out, transfer
+from graphglow.transfer import INPUT_WEIGHTS, input_weight_by_leave_one_out, transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 FEW = 40
@@ -117,10 +117,11 @@ def test_validation_chooses_among_gnns_that_are_each_trained_alone(result):
 
 
 def test_log_loss_decides_between_equal_accuracies():
-    def trained(accuracy, loss):
-        return Trained(0.0, None, [Epoch("g", 1, 0.0, loss, accuracy, 1)], None, 0.0)
+    def score(accuracy, loss, least=0.0):
+        return epoch_score(Epoch("g", 1, 0.0, loss, accuracy, 1), least)
 
-    assert trained(0.8, 0.5).score > trained(0.8, 0.6).score > trained(0.7, 0.1).score
+    assert score(0.8, 0.5) > score(0.8, 0.6) > score(0.7, 0.1)
+    assert score(0.8, 0.6, least=0.9) < score(0.7, 0.1, least=0.9)
 
 
 def test_a_lambda_that_is_given_is_held():
@@ -271,7 +272,7 @@ def test_without_features_nodes_are_told_apart_by_their_edges(paper, tmp_path):
 
 
 def test_a_graph_with_features_gets_no_columns(result):
-    assert result.basis is None
+    assert result.spectral is None
 
 
 # Files

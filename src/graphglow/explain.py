@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.pair_features import logit
+from graphglow.evidence.pair_features import MEANINGS, logit
 from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, FinalRound, folds
 from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import explain_pairs, with_pairs
@@ -48,21 +48,6 @@ OUTCOMES = {
 }
 GENERAL = ("this graph", "labelled pairs", "chance")
 """Contributions that are the same for all pairs of a graph."""
-MEANINGS = {
-    "own features": "how alike the features of the two are, and what sets each apart from others",
-    "features around": "how alike the features around the two are, one and two steps away",
-    "neighbours in common": "which neighbours they share, and how rare those are",
-    "classes by features": "whether their features give them the same class",
-    "classes by surroundings": "whether what surrounds them gives them the same class",
-    "classes by neighbours": "whether their lists of neighbours give them the same class",
-    "classes by all": "whether all of these together give them the same class",
-    "edge in the input": "whether your graph joins them",
-    "degrees": "how many neighbours each has",
-    "this graph": "how far each kind of evidence held among the training labels of this graph",
-    "labelled pairs": "a correction, so that pairs of known classes come out right on average",
-    "chance": "two random nodes of this graph",
-}
-"""What each kind of evidence about a pair means."""
 
 
 class Contribution(NamedTuple):
@@ -202,7 +187,7 @@ def explain_prediction(
         f"{float(probability[explained]):.1%}{by}. Most for it: {', '.join(leading) or 'nothing'}."
     )
     return Explanation(
-        title=f"Why node {facts['id']} is {class_text(names[explained])}",
+        title=f"Why node {facts['id']} is class {names[explained]}",
         answer=answer,
         score=float(scores[column]),
         probability=float(probability[explained]),
@@ -294,10 +279,7 @@ def explain_pair(
     is_kept = bool(((kept[0] == first) & (kept[1] == second)).any())
     outcome = ("dropped", "kept")[is_kept] if joined else ("absent", "added")[is_kept]
     candidate = place < refined.num_candidates
-    probability, predicted = float(refined.pair_probability[place]), None
-    if (scores := refined.probabilities) is not None:
-        names = class_names(data, scores.shape[1])
-        predicted = [names[c] for c in scores[[first, second]].argmax(1).tolist()]
+    probability = float(refined.pair_probability[place])
     target = str(data.get("name") or "the graph")
     but, reason = "and", ""
     if probability > chance and not is_kept:
@@ -319,7 +301,6 @@ def explain_pair(
             "outcome": outcome,
             "input_edge": joined,
             "candidate": candidate,
-            "predicted": predicted,
         },
         surroundings=around,
     )
@@ -400,8 +381,3 @@ def class_number(label: int | str, names: list[str]) -> int:
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(names):
         return label
     raise InputError(f"label must be one of the classes {', '.join(names[:10])}; got {label!r}")
-
-
-def class_text(name: str) -> str:
-    """Return "class 1" for a bare number, which would not say that it is a class."""
-    return f"class {name}" if name.isdigit() else name

@@ -14,7 +14,7 @@ from torch import Tensor
 from graphglow.checks import at_least
 from graphglow.gnn import FixedStructure, Structure
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper.pivots import EPS, BlendedStructure, PivotStructure
+from graphglow.paper.pivots import BlendedStructure, PivotStructure
 
 BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""
@@ -51,7 +51,8 @@ def strongest_messages(
         learned = (1 - input_weight) * latent.matrix.to_scipy()
         return _strongest(given, learned, top_k, self_loops)
     nodes, blocks = adj.shape[0], []
-    factors, step = _factors(latent), max(1, BLOCK_ELEMENTS // nodes)
+    assert isinstance(latent, PivotStructure | BlendedStructure)
+    factors, step = latent.factors(), max(1, BLOCK_ELEMENTS // nodes)
     for start in range(0, nodes, step):
         rows = slice(start, min(start + step, nodes))
         dense = torch.from_numpy(given[rows].toarray()).to(adj.values.device)
@@ -83,14 +84,3 @@ def _strongest(
     pairs = frame[["source", "target"]].to_numpy(np.int64).T
     parts = [np.asarray(part[pairs[1], pairs[0]]) for part in (given, learned)]
     return WeightedEdges(*map(torch.tensor, (pairs, frame.weight.to_numpy(), *parts)))
-
-
-def _factors(latent: Structure) -> list[tuple[Tensor, Tensor]]:
-    """S of a pivot structure, or of a blend of two, as products left @ right.T: [N, P] each."""
-    if isinstance(latent, BlendedStructure):
-        sides = ((latent.current, latent.eta), (latent.first, 1 - latent.eta))
-        return [(share * a, b) for side, share in sides for a, b in _factors(side)]
-    assert isinstance(latent, PivotStructure)
-    gamma = latent.gamma()
-    left, right = (gamma / gamma.sum(d, keepdim=True).clamp_min(EPS) for d in (1, 0))
-    return [(left, right)]

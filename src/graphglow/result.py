@@ -1,7 +1,8 @@
 """What a training returns: predictions and, for a transfer, the learned graph; saved and loaded."""
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +13,12 @@ from torch_geometric.data import Data
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.views import link_rows
-from graphglow.gnn import Backbone, FixedStructure, MixedPropagation, Structure, build_gnn
+from graphglow.gnn import Backbone, FixedStructure, Structure, build_gnn
 from graphglow.gnn.train import Epoch, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.graph.write import class_names, own_ids, prediction_frame
-from graphglow.linalg.rows import times, unit_unless_short
 from graphglow.messages import strongest_messages
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
@@ -149,11 +148,10 @@ class TransferResult(RunResult):
     """A GNN trained under a frozen learner.
 
     Its messages pass over ``lambda A + (1 - lambda) S``, with A the input graph and S the learned
-    one. S and the logits are computed from the other fields, so a saved result gives the same
-    predictions after loading.
+    one, which is computed from the other fields.
 
     Shapes:
-        logits [N, C]; pivots [P]; basis [N, K]
+        logits [N, C]; pivots [P]; spectral [N, K]
     """
 
     config: TransferConfig | PaperConfig
@@ -165,8 +163,8 @@ class TransferResult(RunResult):
     """S, under an evidence learner."""
     pivots: Tensor | None = None
     """The fixed pivots through which S is inferred, under the paper's learner."""
-    basis: Tensor | None = None
-    """Gives nodes without features the columns that the GNN reads: :func:`spectral_features`."""
+    spectral: Tensor | None = None
+    """What the GNN reads of nodes without features."""
     chosen_by: str = "settings"
     """What chose lambda: ``settings``, ``validation``, or ``leave-one-out`` where there are no
     validation nodes."""
@@ -174,25 +172,19 @@ class TransferResult(RunResult):
     """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
     least_accuracy: float = 0.0
     """Validation accuracies up to this one counted as equal."""
-    latent: Structure = field(init=False)
-    logits: Tensor = field(init=False)
 
+    @cached_property
     @torch.no_grad()
-    def __post_init__(self) -> None:
+    def latent(self) -> Structure:
+        """S, over which messages pass."""
         if self.edges is not None:
-            latent: Structure = FixedStructure(normalised_adjacency(*self.edges, len(self.graph.y)))
-            mix = MixedPropagation(self.graph.adj, latent, self.input_weight)
-            logits = self.gnn(self.gnn.encode(self.graph, None), mix, None)[1]
-        else:
-            assert isinstance(self.learner, StructureLearner)
-            assert isinstance(self.config, PaperConfig)
-            assert self.pivots is not None
-            parts = self.gnn, self.learner, self.graph, self.pivots, self.config
-            with out_of_memory_hint(f"predicting {self.graph.name}", NEEDS_LESS):
-                last = last_refinement(*parts)
-            latent, logits = last.latent, last.logits
-        object.__setattr__(self, "latent", latent)
-        object.__setattr__(self, "logits", logits)
+            return FixedStructure(normalised_adjacency(*self.edges, len(self.graph.y)))
+        assert isinstance(self.learner, StructureLearner)
+        assert isinstance(self.config, PaperConfig)
+        assert self.pivots is not None
+        parts = self.gnn, self.learner, self.graph, self.pivots, self.config
+        with out_of_memory_hint(f"inferring the structure of {self.graph.name}", NEEDS_LESS):
+            return last_refinement(*parts).latent
 
     @property
     def method(self) -> str:
@@ -264,7 +256,7 @@ class TransferResult(RunResult):
         tensors |= prefixed("learner", dict(self.learner.state_dict()))
         if self.edges is not None:
             tensors |= prefixed("refined", self.edges._asdict())
-        own = {"pivots": self.pivots, "basis": self.basis}
+        own = {"logits": self.logits, "pivots": self.pivots, "spectral": self.spectral}
         tensors |= {name: tensor for name, tensor in own.items() if tensor is not None}
         lists = {}
         if "node_id" in data:
@@ -311,10 +303,11 @@ class TransferResult(RunResult):
             config = PaperConfig(**settings)
             learner = StructureLearner.from_tensors(weights, meta["learner"], path)
             hidden, nodes = learner.config.embedding_size, tensors["pivots"]
-        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes:
+        inside = not nodes.numel() or 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes
+        if not inside or len(tensors["logits"]) != graph.num_nodes:
             raise InputError(f"{path} must hold nodes of its own graph; got others")
-        if "basis" in tensors:
-            graph = graph.with_matrices(x=spectral_features(graph, tensors["basis"]))
+        if "spectral" in tensors:
+            graph = graph.with_matrices(x=tensors["spectral"])
         gnn = build_gnn(config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]
@@ -328,7 +321,8 @@ class TransferResult(RunResult):
             gnn=gnn.requires_grad_(False).eval(),
             edges=RefinedEdges(**refined) if refined else None,
             pivots=tensors.get("pivots"),
-            basis=tensors.get("basis"),
+            spectral=tensors.get("spectral"),
+            logits=tensors["logits"],
             **run,
         )
 
@@ -337,13 +331,3 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     """Leave out classes that only test nodes have and nobody names: they must change nothing."""
     known = int(graph.y[torch.cat([graph.train, graph.val])].max()) + 1
     return graph.with_labels(num_classes=max(known, len(data.get("class_names") or ())))
-
-
-def spectral_features(graph: Graph, basis: Tensor) -> Tensor:
-    """Rows of the normalised adjacency in a basis [N, K], at unit length: [N, K].
-
-    With singular vectors as the basis this is a spectral embedding.
-    """
-    rows = link_rows(graph)
-    assert rows is not None
-    return unit_unless_short(times(rows, basis))

@@ -10,7 +10,7 @@ evidence learner makes a structure S of the graph once, in closed form; a GNN is
 import copy
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,16 +29,24 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.views import link_rows
-from graphglow.gnn import Backbone, FixedStructure
-from graphglow.gnn.train import Epoch, GNNTask, Loop, OnEpoch, accuracy_by_luck, best_epoch, freeze
+from graphglow.gnn import FixedStructure
+from graphglow.gnn.train import (
+    GNNTask,
+    Loop,
+    OnEpoch,
+    accuracy_by_luck,
+    best_epoch,
+    epoch_score,
+    freeze,
+)
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.linalg.rows import low_rank_map
+from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
 from graphglow.paper import StructureLearner
-from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
+from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, last_refinement, train_under
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
-from graphglow.result import RefinedEdges, TransferResult, spectral_features, with_known_classes
+from graphglow.result import RefinedEdges, TransferResult, with_known_classes
 from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.verdict import compare_accuracies
 
@@ -135,40 +143,26 @@ def _under_paper(
     device, graph = resolve_device(config.device), training_graph(data)
     frozen = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
     with out_of_memory_hint(f"training on {graph.name}", NEEDS_LESS):
-        graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
+        graph, spectral = _with_spectral_features(data, graph.to(device), config.seed)
         began = time.perf_counter()
         task, history = train_under(
             frozen, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    before = 0.0 if checkpoint is None else checkpoint.seconds_before
+        seconds, gnn = time.perf_counter() - began, freeze(task.gnn)
+        last = last_refinement(gnn, frozen, graph, task.pivots, config)
     return {
         "graph": graph,
         "learner": frozen,
-        "gnn": freeze(task.gnn),
+        "gnn": gnn,
+        "logits": last.logits.cpu(),
         "input_weight": config.input_weight,
         "pivots": task.pivots,
-        "basis": basis,
+        "spectral": spectral,
         "history": history,
-        "train_seconds": time.perf_counter() - began + before,
+        "train_seconds": seconds + (0.0 if checkpoint is None else checkpoint.seconds_before),
     }
-
-
-class Trained(NamedTuple):
-    """The GNN of one lambda; ``right`` [K] marks the validation nodes that it predicts right."""
-
-    input_weight: float
-    gnn: Backbone
-    history: list[Epoch]
-    right: Tensor
-    least_accuracy: float
-
-    @property
-    def score(self) -> tuple[float, float]:
-        """Validation accuracy of the epoch that was kept, then the lower loss."""
-        best = best_epoch(self.history, self.least_accuracy)
-        return max(best.val_accuracy, self.least_accuracy), -best.val_loss
 
 
 def _over_refined(
@@ -186,7 +180,7 @@ def _over_refined(
         kept = refined.only((refined.ranks() < config.top_k).any(0))  # by either of its ends
         edges = RefinedEdges(kept.edge_index, kept.edge_weight)
     graph = with_known_classes(training_graph(data), data)
-    graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
+    graph, spectral = _with_spectral_features(data, graph.to(device), config.seed)
     weights, chosen_by = INPUT_WEIGHTS, "validation"
     if config.input_weight is not None:
         weights, chosen_by = (float(config.input_weight),), "settings"
@@ -197,24 +191,21 @@ def _over_refined(
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
-        trained = [_train(graph, structure, config, weight, on_epoch) for weight in weights]
+        trained = {weight: _train(graph, structure, config, weight, on_epoch) for weight in weights}
         seconds = time.perf_counter() - began
-    best, against_input = max(trained, key=lambda one: one.score), None
-    for plain in trained if len(graph.val) else ():
-        if plain.input_weight == 1:
-            whose = "validation accuracy {}, against {} of a GNN on the input graph"
-            against_input = compare_accuracies(plain.right, best.right, whose)
-    return {
+    best, against_input = max(trained.values(), key=_score), None
+    if len(graph.val) and 1.0 in trained:
+        nodes, known = graph.val.cpu(), graph.y[graph.val].cpu()
+        plain, chosen = (one["logits"][nodes].argmax(1) == known for one in (trained[1.0], best))
+        whose = "validation accuracy {}, against {} of a GNN on the input graph"
+        against_input = compare_accuracies(plain, chosen, whose)
+    return best | {
         "graph": graph,
         "learner": learner,
-        "gnn": best.gnn,
-        "input_weight": best.input_weight,
         "edges": edges,
-        "basis": basis,
+        "spectral": spectral,
         "chosen_by": chosen_by,
         "against_input": against_input,
-        "history": best.history,
-        "least_accuracy": best.least_accuracy,
         "train_seconds": seconds,
     }
 
@@ -239,7 +230,7 @@ def _train(
     config: TransferConfig,
     input_weight: float,
     on_epoch: OnEpoch | None,
-) -> Trained:
+) -> dict[str, Any]:
     """Train the GNN of one lambda; without validation nodes, training nodes say when to stop."""
     unseen = len(graph.val) == 0
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
@@ -248,12 +239,26 @@ def _train(
     task = GNNTask(graph, config.hidden, run, given=structure, balanced=config.balanced)
     task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
     history = Loop(task, epochs, config.patience).run(on_epoch)
-    right = task.logits()[graph.val].argmax(1) == task.val_labels
-    return Trained(input_weight, freeze(task.gnn), history, right, task.least_accuracy)
+    return {
+        "input_weight": input_weight,
+        "gnn": freeze(task.gnn),
+        "logits": task.logits().cpu(),
+        "history": history,
+        "least_accuracy": task.least_accuracy,
+    }
+
+
+def _score(trained: Mapping[str, Any]) -> tuple[float, float]:
+    """How good the GNN of one lambda is on validation nodes."""
+    least = trained["least_accuracy"]
+    return epoch_score(best_epoch(trained["history"], least), least)
 
 
 def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph, Tensor | None]:
-    """Give the nodes of a graph without features spectral columns; return their basis, if any."""
+    """Give the nodes of a graph without features a spectral embedding; return it too, if any.
+
+    It has the rows of the normalised adjacency in its leading singular vectors, at unit length.
+    """
     if edges_were_made(data) or bool((data.x != data.x[:1]).any()):
         return graph, None
     rows = link_rows(graph)
@@ -262,7 +267,8 @@ def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph,
     generator = torch.Generator().manual_seed(seed)
     basis = low_rank_map(rows, COLUMNS, generator)[1].matrix
     basis = torch.eye(graph.num_nodes, device=graph.device) if basis is None else basis
-    return graph.with_matrices(x=spectral_features(graph, basis)), basis
+    spectral = unit_unless_short(times(rows, basis))
+    return graph.with_matrices(x=spectral), spectral
 
 
 def input_weight_by_leave_one_out(

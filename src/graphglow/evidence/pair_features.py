@@ -48,6 +48,21 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "first round": ("first_round",),
 }  # fmt: skip
 """Kinds of evidence, for explanations; every feature is in one of them."""
+MEANINGS = {
+    "own features": "how alike the features of the two are, and what sets each apart from others",
+    "features around": "how alike the features around the two are, one and two steps away",
+    "neighbours in common": "which neighbours they share, and how rare those are",
+    "classes by features": "whether their features give them the same class",
+    "classes by surroundings": "whether what surrounds them gives them the same class",
+    "classes by neighbours": "whether their lists of neighbours give them the same class",
+    "classes by all": "whether all of these together give them the same class",
+    "edge in the input": "whether your graph joins them",
+    "degrees": "how many neighbours each has",
+    "this graph": "how far each kind of evidence held among the training labels of this graph",
+    "labelled pairs": "a correction, so that pairs of known classes come out right on average",
+    "chance": "two random nodes of this graph",
+}
+"""What each kind of evidence about a pair means."""
 
 
 def moments(view: Tensor) -> tuple[float, float]:

@@ -280,7 +280,12 @@ def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | Non
 
 def best_epoch(history: Sequence[Epoch], least_accuracy: float = 0.0) -> Epoch:
     """The epoch that :class:`Loop` keeps."""
-    return max(history, key=lambda one: (max(one.val_accuracy, least_accuracy), -one.val_loss))
+    return max(history, key=lambda one: epoch_score(one, least_accuracy))
+
+
+def epoch_score(epoch: Epoch, least_accuracy: float = 0.0) -> tuple[float, float]:
+    """Validation accuracy, which counts from ``least_accuracy`` on, then the lower loss."""
+    return max(epoch.val_accuracy, least_accuracy), -epoch.val_loss
 
 
 def accuracy_by_luck(labels: Tensor, weight: Tensor | None = None) -> float:

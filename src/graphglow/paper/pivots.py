@@ -26,8 +26,6 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from graphglow.gnn import Structure
-
 Kernel = Literal["identity", "exp", "sigmoid"]
 
 EPS = 1e-12
@@ -122,6 +120,12 @@ class PivotStructure:
         out = [recomputed(to_nodes, q, self.k, at_pivots) for q in blocks]
         return torch.cat(out)
 
+    def factors(self) -> list[tuple[Tensor, Tensor]]:
+        """Matrices [N, P] whose products left @ right.T add up to the whole operator [N, N]."""
+        gamma = self.gamma()
+        left, right = (gamma / gamma.sum(d, keepdim=True).clamp_min(EPS) for d in (1, 0))
+        return [(left, right)]
+
     def gamma(self, rows: slice | None = None) -> Tensor:
         """Gamma [N, P], or a block of its rows."""
         return self._similarity(self.q if rows is None else self.q[rows], self.k)
@@ -157,9 +161,14 @@ class KNNStructure(PivotStructure):
 class BlendedStructure:
     """Structure momentum: the current structure with weight eta, the first one with 1 - eta."""
 
-    current: Structure
-    first: Structure
+    current: "PivotStructure | BlendedStructure"
+    first: "PivotStructure | BlendedStructure"
     eta: float
 
     def propagate(self, v: Tensor) -> Tensor:
         return self.eta * self.current.propagate(v) + (1 - self.eta) * self.first.propagate(v)
+
+    def factors(self) -> list[tuple[Tensor, Tensor]]:
+        """Factors of both structures, with their shares."""
+        sides = ((self.current, self.eta), (self.first, 1 - self.eta))
+        return [(share * a, b) for side, share in sides for a, b in side.factors()]
