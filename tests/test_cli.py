@@ -20,7 +20,7 @@ from graphglow.graph.write import WRITERS
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
 FAST = [*SHORT, "--num-pivots", "8", "--refinements", "2"]
-UNTRAINED = ["transfer", "--learner", "untrained", "--no-controls"]
+UNTRAINED = ["transfer", "--learner", "untrained"]
 FIT = ["fit", "--method", "mlp", "--device", "cpu", "--epochs", "1", "--target"]
 TINY = ["--max-nodes", "300", "--steps", "3"]
 
@@ -85,7 +85,7 @@ def test_kinds_have_settings_of_their_own(run):
 
 
 def test_transfer_prints_one_json_object(run, home):
-    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json", "--no-controls"]
+    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json"]
     outcome = run(*words, "--seed", "3")
     assert outcome.err == ""  # no progress bar, since nobody watches
     facts = outcome.json
@@ -105,14 +105,13 @@ def test_a_learner_of_the_papers_kind_has_its_own_settings(run, home):
     outcome = run(*words)
     assert (outcome.status, outcome.err) == (0, "")
     assert "test accuracy" in outcome.out
-    facts = run(*words, "--json", "--no-controls").json
+    facts = run(*words, "--json").json
     assert facts["method"] == "graphglow"
     assert "--hidden" in run(*words, "--hidden", "8").refuses()
 
 
-def test_controls_and_metrics_are_beside_the_accuracy(run):
+def test_metrics_are_beside_the_accuracy(run):
     facts = run("transfer", "--target", "wine", *SHORT, "--json").json
-    assert {"gcn", "mlp"} <= facts["controls"].keys()
     assert 0 <= facts["metrics"]["balanced_accuracy"] <= 1
 
 
@@ -280,13 +279,13 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         ("refine --result r.st --out g.csv --seed 3 --no-add", "--add, --seed has no effect"),
         ("refine --target wine --out g.csv --predictions ./g.csv", "one file"),
         ("refine --target wine --learner paper --out g.csv", "evidence learner"),
-        ("predict", "--target or --result"),
-        ("predict --target wine --nodes n.csv", "--result"),
-        ("predict --result r.st --nodes n.csv", "--out"),
+        ("predict", "--target or --saved"),
+        ("predict --target wine --nodes n.csv", "--saved"),
+        ("predict --saved p.st --nodes n.csv", "--out"),
         ("predict --target wine --coverage 1", "coverage"),
         ("explain --target wine", "--node ID or --pair"),
-        ("explain --target wine --node 3", "--result"),
-        ("explain --target wine --pair 3 4 --label a", "--label has no effect"),
+        ("explain --node 3", "--target NAME|FILE"),
+        ("explain --target wine --pair 3 4 --label a", "--label goes with --node"),
         ("explain --target wine --pair 3 999", "999"),
         ("audit --target wine --out a.html --suspects s.csv --missing ./s.csv", "one file"),
         ("audit --target wine --out a.txt", ".html"),

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from graphglow import TransferResult
+from graphglow import Prediction
 
 COLUMNS = ["--columns", "id=person", "label=risk", "source=payer", "target=payee"]
 COLUMNS += ["weight=amount", "leave-out=phone", "leave_out=note"]
@@ -62,18 +62,17 @@ def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     assert json.loads(out)
 
 
-def test_a_result_remembers_them(run):
-    words = ["transfer", "--target", TARGET, *SMALL, *COLUMNS]
-    assert run(*words, "--out", "r.safetensors")[0] == 0
-    data = TransferResult.load("r.safetensors").data
-    assert data.x.shape == (40, 1)  # Age alone
-    assert data.edge_weight.tolist() == [1500.0] * 40
+def test_a_saved_prediction_remembers_them(run):
+    words = ["predict", "--target", TARGET, *COLUMNS, "--save", "p.safetensors"]
+    assert run(*words)[0] == 0
+    data = Prediction.load("p.safetensors").data
+    assert [facts["name"] for facts in data.feature_columns["columns"]] == ["Age"]
     assert data.node_id[7] == "007"
     with open("new.csv", "w") as file:
         file.write("person,age\nn1,25\nn2,31\n")
     with open("new_payments.csv", "w") as file:
         file.write("day,payer,payee,amount\n1,n1,007,3\n")
-    predict = ["predict", "--result", "r.safetensors", "--nodes", "new.csv"]
+    predict = ["predict", "--saved", "p.safetensors", "--nodes", "new.csv"]
     status, _, err = run(*predict, "--edges", "new_payments.csv", "--out", "p.csv")
     assert (status, err) == (0, "")
     assert pd.read_csv("p.csv").id.tolist() == ["n1", "n2"]

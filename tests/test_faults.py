@@ -28,7 +28,7 @@ def run(name, *words):
     report[name] = [status, lines, sorted(os.listdir(disk))]
 
 graph = ["--target", home / "g.npz", "--device", "cpu"]
-fast = ["--epochs", "2", "--no-controls"]
+fast = ["--epochs", "2"]
 """
 SMALL_DISK = """
 (disk / "old.st").write_text("old")

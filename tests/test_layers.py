@@ -26,7 +26,7 @@ ORDER = (
     "pretrained",
     "scores messages verdict",
     "result",
-    "predict refine audit explain inductive pretrain transfer sklearn_api pyg_api",
+    "predict refine audit explain pretrain transfer sklearn_api pyg_api",
     "competitors",
     "lab",
     "compare demo",

@@ -3,6 +3,7 @@
 import math
 import warnings
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow import InputError, InputWarning, predict
+from graphglow.graph.tables import read_new_nodes
 from graphglow.scores import conformal_sets, weighted_accuracy
 
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -274,3 +276,88 @@ def test_a_new_node_by_itself_and_from_a_file(found, tmp_path):
     assert torch.equal(again.probabilities, found.probabilities)
     assert str(again) == str(found)
     torch.testing.assert_close(again.predict_new(data.x[[node]], pairs), new)
+
+
+# New nodes from tables
+
+
+def table(count, first=0):
+    """Two groups that differ in age and town."""
+    number = range(first, first + count)
+    frame = pd.DataFrame({"id": [f"p{n}" for n in number]})
+    frame["age"] = [30 + 20 * (n % 2) + n % 7 for n in number]
+    frame["town"] = [("Ulm", "York")[n % 2] for n in number]
+    return frame
+
+
+def ring(count):
+    ids = [f"p{n}" for n in range(count)]
+    return pd.DataFrame({"source": ids, "target": [ids[(n + 2) % count] for n in range(count)]})
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A prediction over tables with edges, and one over a table alone."""
+    nodes = table(40).assign(label=["chess", "rowing"] * 20)
+    return {
+        "edges": run(graphglow.load_graph((nodes, ring(40)))),
+        "no edges": run(graphglow.load_graph(nodes)),
+    }
+
+
+def test_new_nodes_from_tables_are_those_of_predict_new(people):
+    found, new = people["edges"], table(4, first=40).assign(town=["Ulm", "York", "Rome", ""])
+    joined = pd.DataFrame({"source": ["p40", "p41", "p42"], "target": ["p2", "p3", "p41"]})
+    joined["weight"] = [1.0, 2.0, 0.5]
+    with pytest.warns(InputWarning, match="'Rome'"):
+        frame = found.predict_new_tables(new, joined)
+    assert list(frame) == ["id", "predicted", "probability", "p_chess", "p_rowing"]
+    assert frame.id.tolist() == ["p40", "p41", "p42", "p43"]
+    facts = found.data.feature_columns["columns"]
+    x = torch.zeros(4, 3)
+    x[:, 0] = (torch.tensor(new.age.to_numpy()) - facts[0]["mean"]) / facts[0]["scale"]
+    x[0, 1] = x[1, 2] = 1
+    pairs = torch.tensor([[40, 41, 42], [2, 3, 41]])
+    expected = found.predict_new(x, pairs, edge_weight=torch.tensor([1.0, 2.0, 0.5]))
+    torch.testing.assert_close(torch.tensor(frame[["p_chess", "p_rowing"]].to_numpy()), expected)
+
+
+def test_without_edges_new_nodes_join_their_nearest(people):
+    found, new = people["no edges"], table(6, first=40)
+    frame = found.predict_new_tables(new)
+    assert frame.predicted.tolist() == ["chess", "rowing"] * 3
+    none = found.predict_new_tables(new, pd.DataFrame({"source": [], "target": []}))
+    assert not np.allclose(frame.p_chess, none.p_chess, atol=1e-4)
+    x = read_new_nodes(new, None, found.data, 3).x
+    unit = torch.nn.functional.normalize(found.data.x, dim=1)
+    near = (torch.nn.functional.normalize(x, dim=1) @ unit.T).topk(10).indices
+    pairs = torch.stack([40 + torch.arange(6).repeat_interleave(10), near.flatten()])
+    expected = found.predict_new(x, pairs)[:, 0]
+    torch.testing.assert_close(torch.tensor(frame.p_chess.to_numpy()), expected)
+
+
+@pytest.mark.parametrize("kind", ["edges", "no edges"])
+def test_a_saved_prediction_reads_the_tables_of_new_nodes(people, kind, tmp_path):
+    found, new = people[kind], table(4, first=40)
+    found.save(tmp_path / "p.safetensors")
+    again = graphglow.Prediction.load(tmp_path / "p.safetensors")
+    expected, got = (one.predict_new_tables(new) for one in (found, again))
+    pd.testing.assert_frame_equal(got, expected, atol=1e-5)
+    assert again.explain("p3").score == pytest.approx(found.explain("p3").score, abs=1e-4)
+
+
+@pytest.mark.parametrize("made", ["edges alone", "arrays"])
+def test_new_nodes_of_graphs_without_columns(made):
+    if made == "arrays":  # a column for each feature, in order, and ids that are numbers
+        found, new = run(graph()), pd.DataFrame(torch.randn(2, 12).numpy())
+    else:
+        nodes = table(40)[["id"]].assign(label=["chess", "rowing"] * 20)
+        with pytest.warns(InputWarning, match="no features"):
+            found = run(graphglow.load_graph((nodes, ring(40))))
+        new = pd.DataFrame(index=range(2))
+    new.insert(0, "id", [500, 501])
+    old = found.to_frame().id[:2]
+    edges = pd.DataFrame({"source": [500, 501], "target": old})
+    frame = found.predict_new_tables(new, edges)
+    assert frame.id.astype(str).tolist() == ["500", "501"]
+    assert frame.probability.between(0, 1).all()

@@ -4,10 +4,8 @@ import pytest
 import torch
 import torch_geometric.transforms as T
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
 from graphglow.pyg_api import RefineStructure
 from graphglow.transfer import transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
@@ -214,56 +212,3 @@ def test_one_node_alone_gets_no_edges():
     refined = RefineStructure()(Data(x=torch.ones(1, 3)))
     assert refined.edge_index.shape == (2, 0)
     assert refined.edge_weight.shape == (0,)
-
-
-# A result as a module
-
-ABLE = ("appnp", "gcn", "gcnii", "gpr")
-
-
-@pytest.fixture(scope="module", params=[0.5, 0.0])
-def result(request):
-    settings = {"epochs": 8, "hidden": 8, "input_weight": request.param, "device": "cpu"}
-    return transfer(small_data(num_nodes=120), **settings)
-
-
-@pytest.mark.parametrize("backbone", ABLE)
-def test_a_module_gives_the_scores_of_the_result(data, backbone):
-    given = data.clone()
-    given.edge_index = torch.cat([data.edge_index, torch.tensor([[3], [3]])], 1)  # a loop is none
-    settings = {"epochs": 2, "backbone": backbone, "device": "cpu"}
-    made = transfer(given, hidden=8, **settings)
-    if backbone == "gcn":
-        made = transfer(given, learner(), transfer_config(**settings))
-    found = made.module()(made.data.x, made.data.edge_index)
-    torch.testing.assert_close(found, made.logits, atol=1e-4, rtol=1e-4)
-
-
-def test_an_explainer_of_pyg_takes_a_module(result):
-    data = result.data
-    explainer = Explainer(
-        result.module(),
-        algorithm=GNNExplainer(epochs=5),
-        explanation_type="model",
-        node_mask_type="attributes",
-        edge_mask_type="object",
-        model_config=ModelConfig("multiclass_classification", "node", "raw"),
-    )
-    why = explainer(data.x, data.edge_index, index=7)
-    assert why.node_mask.shape == data.x.shape
-    assert bool(why.edge_mask.any()) == (result.config.input_weight > 0)
-    torch.testing.assert_close(why.prediction, result.logits, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("backbone", sorted({*BACKBONES} - {*ABLE}))
-def test_a_backbone_that_reads_more_is_no_module(data, backbone):
-    made = transfer(data, epochs=1, backbone=backbone, hidden=8, device="cpu")
-    with pytest.raises(InputError, match=rf"as gcn does. {backbone} reads its"):
-        made.module()
-
-
-def test_a_module_refuses_other_nodes(result):
-    module, x, edges = result.module(), result.data.x, result.data.edge_index
-    for given in ((x[:5], edges), (x[:, :3], edges), (x, torch.tensor([[0], [len(x)]]))):
-        with pytest.raises(InputError, match=r"nodes and columns of training, x \(120, 8"):
-            module(*given)

@@ -194,8 +194,6 @@ def test_a_graph_without_edges_gets_some():
     plain = Data(**{name: data[name] for name in data.keys() if name != "edge_index"})  # noqa: SIM118
     found = transfer(plain, config=config())
     assert found.edges.edge_index.shape[1] > 0
-    assert not found.edges.edge_in_input.any()
-    assert found.predict_new(plain.x[:3]).predict_proba().isfinite().all()
 
 
 def test_a_class_without_a_training_label_is_a_class(tmp_path):
@@ -205,7 +203,6 @@ def test_a_class_without_a_training_label_is_a_class(tmp_path):
     assert found.predict_proba().shape == (FEW, 3)
     found.save(tmp_path / "r.safetensors")
     assert_same(TransferResult.load(tmp_path / "r.safetensors"), found)
-    assert found.predict_new(data.x[:2]).predict_proba().shape == (2, 3)
 
 
 def test_a_class_that_only_a_test_node_has_changes_nothing():
@@ -215,7 +212,6 @@ def test_a_class_that_only_a_test_node_has_changes_nothing():
     odd.y[int(odd.test_mask.nonzero()[0])] = 7
     one, other = (transfer(data, config=config()) for data in (plain, odd))
     assert torch.equal(one.predict_proba(), other.predict_proba())
-    assert other.predict_new(odd.x[:2], [[FEW], [0]]).predict_proba().shape == (2, 3)
 
 
 @pytest.mark.parametrize("backbone", sorted(BACKBONES))
@@ -223,11 +219,6 @@ def test_every_backbone_runs(backbone):
     found = transfer(few(), config=config(backbone=backbone, epochs=2))
     assert found.summary()["backbone"] == backbone
     assert found.predict_proba().isfinite().all()
-    if BACKBONES[backbone].inductive:
-        assert found.predict_new(found.data.x[:1]).predict_proba().shape == (1, 3)
-    else:
-        with pytest.raises(InputError, match="has a weight for each node"):
-            found.predict_new(found.data.x[:1])
 
 
 # A rare class, and no features
@@ -272,30 +263,15 @@ def test_without_features_nodes_are_told_apart_by_their_edges(paper, tmp_path):
     kind = (learner(), transfer_config(epochs=60)) if paper else ("universal", config(epochs=60))
     found = transfer(bare(), *kind)
     assert found.data.x.shape == (90, 1)
-    assert found.x.shape == (90, 32)
-    majority = found.controls()["majority"]["test_accuracy"]
-    assert found.test_accuracy > majority + 0.3
+    assert found.graph.x.shape == (90, 32)
+    assert found.test_accuracy > found.metrics()["majority"] + 0.3
     found.save(tmp_path / "r.safetensors")
     loaded = TransferResult.load(tmp_path / "r.safetensors")
     assert torch.equal(loaded.predict_proba(), found.predict_proba())
 
 
-def test_a_new_node_without_features_is_known_by_its_edges():
-    data = bare()
-    found = transfer(data, config=config(epochs=60))
-    unchanged = found.predict_new(torch.empty(0, 0)).result
-    torch.testing.assert_close(unchanged.x, found.x)
-    old = int(data.edge_index[0].bincount().argmax())
-    mine = data.edge_index[1][data.edge_index[0] == old]
-    edges = torch.stack([torch.full_like(mine, 90), mine])
-    copied = found.predict_new(torch.empty(1, 0), edges).result
-    torch.testing.assert_close(copied.x[90], copied.x[old], atol=0.05, rtol=0)
-    torch.testing.assert_close(copied.logits[90], copied.logits[old], atol=0.2, rtol=0)
-
-
 def test_a_graph_with_features_gets_no_columns(result):
     assert result.basis is None
-    assert torch.equal(result.x, result.data.x)
 
 
 # Files
@@ -307,10 +283,6 @@ def test_a_saved_result_is_the_same_when_loaded(result, tmp_path):
     assert_same(result, loaded)
     assert loaded.config == result.config
     assert loaded.summary() == result.summary()
-    assert loaded.explain(7) == result.explain(7)
-    new = (result.data.x[:2] + 0.1, [[FEW, 1], [2, FEW + 1]])
-    one, other = (r.predict_new(*new) for r in (result, loaded))
-    assert torch.equal(one.predict_proba(), other.predict_proba())
 
 
 def set_tensor(name, change):
@@ -338,27 +310,6 @@ def test_a_changed_file_is_refused_in_a_sentence(result, tmp_path, kind):
     with pytest.raises(InputError) as caught:
         TransferResult.load(tmp_path / "d.safetensors")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("edges", [None, [[FEW, FEW + 1, FEW + 2], [0, 1, 2]]])
-def test_new_nodes_are_predicted_on_the_graph_refined_again(result, edges):
-    x = result.data.x[:3]
-    found = result.predict_new(x, edges)
-    torch.testing.assert_close(found.predict_proba().sum(1), torch.ones(3))
-    assert torch.equal(found.predict_proba(), result.predict_new(x, edges).predict_proba())
-    whole = found.result
-    assert whole.gnn is result.gnn
-    assert int(whole.edges.edge_index.max()) >= FEW  # a new node has refined edges
-    assert torch.equal(found.predict_proba(), whole.predict_proba()[FEW:])
-    with pytest.raises(InputError, match="the 8 columns of training"):
-        result.predict_new(x[:, 1:], edges)
-
-
-def test_easy_new_nodes_get_the_classes_of_their_like():
-    data = small_data(noise=0.1)
-    found = transfer(data, config=config(epochs=30))
-    picked = torch.stack([(data.y == c).nonzero()[0, 0] for c in range(3)])
-    assert found.predict_new(data.x[picked]).predict().tolist() == [0, 1, 2]
 
 
 def test_a_graph_without_training_labels_is_refused():

@@ -5,8 +5,6 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 
 - ``Prediction.explain(node)``: a sum over channels k with weights w_k and class shares pi_c,
   ``score_c = sum_k w_k log(P_k(c) / pi_c) + log pi_c``.
-- ``TransferResult.explain(node)``: the last layer's sum over nodes,
-  ``score_c = sum_v (lambda A_uv + (1 - lambda) S_uv) message_vc + own_uc + bias_c``.
 - :func:`explain_pair`: a sum over kinds of evidence, brought in one by one, in an order and in its
   reverse; a kind's share is the mean of the two changes that it made to the log-odds.
 """
@@ -22,43 +20,31 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, FinalRound, folds
 from graphglow.evidence.predictor import weights as channel_weights
-from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
-from graphglow.gnn import backbones_that
+from graphglow.evidence.refined import explain_pairs, with_pairs
 from graphglow.graph import as_graph
-from graphglow.graph.write import (
-    class_names,
-    node_places,
-    own_ids,
-    split_names,
-    write_table,
-)
+from graphglow.graph.write import class_names, node_places, own_ids, write_table
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.messages import Messages, to_scipy
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.refine import choose_edges
 
-if TYPE_CHECKING:  # which import this
+if TYPE_CHECKING:  # which imports this
     from graphglow.predict import Prediction
-    from graphglow.result import TransferResult
 
 LISTED = 20  # labelled nodes around a node
 DRAWN = 6  # neighbours of each kind around a pair
 NAMED, LEAST_NAMED = 3, 0.05  # kinds of evidence in words, for and against; their log-odds
 OUTCOMES = {
-    "kept": "The input graph joins them, and the refined graph keeps the edge.",
-    "dropped": "The input graph joins them; the refined graph drops the edge.",
-    "added": "The input graph does not join them; the refined graph adds an edge.",
-    "absent": "Neither the input graph nor the refined graph joins them.",
+    "kept": "the refined graph keeps their edge",
+    "dropped": "the refined graph drops their edge",
+    "added": "the refined graph adds an edge between them",
+    "absent": "the refined graph has no edge between them either",
 }
 GENERAL = ("this graph", "labelled pairs", "chance")
 """Contributions that are the same for all pairs of a graph."""
@@ -161,7 +147,7 @@ class Explanation:
             write_table(self.to_frame(), path, "an explanation that is no .html page")
 
 
-# Why this class, by a prediction
+# Why this class
 
 
 @torch.no_grad()
@@ -254,109 +240,13 @@ def _walks(graph: SparseMatrix, start: int) -> NDArray[np.float64]:
     """Chances that a random walk is at each other node after one step and after two: [2, N]."""
     from sklearn.preprocessing import normalize
 
-    matrix = to_scipy(graph).astype(np.float64)
+    matrix = graph.to_scipy().astype(np.float64)
     matrix.setdiag(0)
     chance = normalize(matrix, norm="l1")
     one = chance[[start]]
     walks: NDArray[np.float64] = np.vstack([one.toarray(), (one @ chance).toarray()])
     walks[1, start] = 0
     return walks
-
-
-# Why this class, by a trained GNN
-
-
-def explain_result(
-    result: "TransferResult",
-    node: int | str,
-    top_k: int = 10,
-    *,
-    label: int | str | None = None,
-    against: int | str | None = None,
-) -> Explanation:
-    """Explain a logit of a node; see :meth:`TransferResult.explain`."""
-    at_least("top_k", top_k, 1)
-    data, graph = result.data, result.graph
-    if not result.gnn.explainable():
-        able = backbones_that(lambda kind: kind.explainable())
-        raise InputError(
-            f"The scores of {result.backbone} are no sum over neighbours, so they cannot be taken "
-            f"apart. Train another backbone: {able}."
-        )
-    place = int(node_places(data, graph.num_nodes, [node])[0])
-    names, ids = class_names(data, graph.num_classes), own_ids(data, graph.num_nodes)
-    labels = [names[c] if c >= 0 else None for c in data.y.tolist()]
-    predicted = [names[c] for c in result.predict().tolist()]
-    explained = class_number(predicted[place] if label is None else label, names)
-    other = None if against is None else class_number(against, names)
-    if other == explained:
-        raise InputError(f"against must be another class; got {names[explained]} twice")
-
-    def towards(values: Tensor) -> Tensor:
-        """The column of the class, less that of the other one: [.., C] -> [..]."""
-        kept = values[..., explained].double()
-        return kept if other is None else kept - values[..., other].double()
-
-    last = result.last_layer()
-    rows = Messages(last.adj, result.latent, result.input_weight).rows(slice(place, place + 1))
-    weight = torch.cat(rows).double().cpu()  # [2, N], over the input graph and the learned one
-    message = towards(last.messages).cpu()
-    value = weight.sum(0) * message
-    heard = (weight != 0).any(0).nonzero()[:, 0]
-    heard = heard[value[heard].abs().argsort(descending=True, stable=True)]
-    joined = {place, *last.adj.col[last.adj.crow[place] : last.adj.crow[place + 1]].tolist()}
-    probability = {}
-    if result.edges is not None:
-        mine = result.edges.edge_index[0] == place
-        ends, p = result.edges.edge_index[1, mine], result.edges.edge_probability[mine]
-        probability = dict(zip(ends.tolist(), p.tolist(), strict=True))
-    splits, parts = split_names(data) or [""] * graph.num_nodes, []
-    for n in heard[:top_k].tolist():
-        details = {
-            "node": n,
-            "label": labels[n],
-            "predicted": predicted[n],
-            "split": splits[n],
-            "input_edge": n in joined,
-            "probability": probability.get(n),
-            "message": float(message[n]),
-            "input_weight": float(weight[0, n]),
-            "learned_weight": float(weight[1, n]),
-        }
-        about = "the node itself" if n == place else f"predicted {predicted[n]}"
-        parts.append(Contribution(ids[n], about, float(value[n]), details))
-    for name, about, rest in (
-        (f"{len(heard[top_k:])} others", "not listed", value[heard[top_k:]].sum()),
-        ("own", "the node without any message", towards(last.own[place])),
-        ("bias", "alike for all nodes", towards(last.bias)),
-    ):
-        parts.append(Contribution(name, about, float(rest)))
-    by_input, by_learned = (weight @ message).tolist()
-    facts = {
-        "node": place,
-        "id": ids[place],
-        "target": graph.name,
-        "label": labels[place],
-        "predicted": predicted[place],
-        "explained": names[explained],
-        "against": None if other is None else names[other],
-        "input_total": by_input,
-        "learned_total": by_learned,
-    }
-    asked = class_text(names[explained])
-    asked += "" if other is None else f" rather than {class_text(names[other])}"
-    logits = result.logits[place]
-    return Explanation(
-        title=f"What speaks for node {ids[place]} being {asked}",
-        answer=f"Node {ids[place]} of {graph.name} is predicted to be "
-        f"{class_text(predicted[place])}. All nodes together add {by_input:+.3f} over the input "
-        f"graph and {by_learned:+.3f} over the learned graph to the score for {asked}. Most comes "
-        f"from {parts[0].name} ({parts[0].value:+.3f}).",
-        score=float(towards(logits)),
-        probability=float(logits.softmax(0)[explained]),
-        contributions=tuple(parts),
-        facts=facts,
-    )
 
 
 # Why this pair
@@ -374,8 +264,9 @@ def explain_pair(
     """Say which evidence speaks for and against two nodes being of one class; nothing is trained.
 
     The nodes need not be joined. Labels outside of the training nodes are never read.
-    ``facts["outcome"]`` says what becomes of the edge between them: ``kept``, ``dropped``,
-    ``added`` or ``absent``.
+    ``facts["outcome"]`` says what becomes of the edge between them in the graph of
+    :func:`graphglow.refine`: ``kept``, ``dropped``, ``added`` or ``absent``. It keeps no more edges
+    than the input has, so a pair that is likely of one class may still be left out.
 
     Args:
         data: The graph; it, the learner, seed and device are as for :func:`graphglow.refine`.
@@ -387,63 +278,47 @@ def explain_pair(
     """
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    pair_places(data, u, v)  # what is wrong is said before the graph is refined
+    places = pair_places(data, u, v)  # what is wrong is said before the graph is refined
     refined, order = run_frozen(found, data, seed=seed, device=device)
     kept = choose_edges(refined).edge_index
-    return explain_known_pair(found, refined, data, (u, v), kept, refined.probabilities, order)
-
-
-def explain_known_pair(
-    learner: EvidenceLearner,
-    refined: RefinedGraph,
-    data: Data,
-    pair: tuple[int | str, int | str],
-    edge_index: Tensor,
-    scores: Tensor | None,
-    order: Tensor | None = None,
-) -> Explanation:
-    """Explain two nodes of ``data``, by their ids; the learner has refined it already.
-
-    Node i of ``refined``, of its kept edges [2, E] and of the class scores [N, C], if there are
-    labels, is ``order[i]`` of ``data``.
-    """
-    order = torch.arange(refined.num_nodes) if order is None else order.cpu()
-    first, second = order.argsort()[pair_places(data, *pair)].tolist()
+    first, second = order.cpu().argsort()[places].tolist()
     named = own_ids(data, refined.num_nodes)
     ids = [named[i] for i in order.tolist()]
     u, v = ids[first], ids[second]
     ends = torch.tensor([[first], [second]], device=refined.pairs.device).sort(0).values
     refined = with_pairs(refined, ends)
     which = (refined.pairs == ends).all(0).nonzero()[0]
-    place = int(which)
-    parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
+    place, chance = int(which), refined.chance
+    parts = {name: float(part) for name, part in explain_pairs(found, refined, which).items()}
     around, joined = surroundings(refined.graph.links, ids, (first, second))
-    kept = bool(((edge_index[0] == first) & (edge_index[1] == second)).any())
-    outcome = ("dropped", "kept")[kept] if joined else ("absent", "added")[kept]
-    predicted = None
-    if scores is not None:
+    is_kept = bool(((kept[0] == first) & (kept[1] == second)).any())
+    outcome = ("dropped", "kept")[is_kept] if joined else ("absent", "added")[is_kept]
+    candidate = place < refined.num_candidates
+    probability, predicted = float(refined.pair_probability[place]), None
+    if (scores := refined.probabilities) is not None:
         names = class_names(data, scores.shape[1])
         predicted = [names[c] for c in scores[[first, second]].argmax(1).tolist()]
-    target, probability = (
-        str(data.get("name") or "the graph"),
-        float(refined.pair_probability[place]),
-    )
+    target = str(data.get("name") or "the graph")
+    but, reason = "and", ""
+    if probability > chance and not is_kept:
+        but = "but"
+        reason = ": stronger edges come first" if candidate else ": it did not consider this pair"
     return Explanation(
         title=f"What speaks for {u} and {v} being of one class",
-        answer=f"{u} and {v} are {_percent(probability)} likely to be of one class; two random "
-        f"nodes of {target} are {_percent(refined.chance)}. {OUTCOMES[outcome]} "
+        answer=f"{u} and {v} are {_percent(probability)} likely to be of one class (two random "
+        f"nodes of {target}: {_percent(chance)}), {but} {OUTCOMES[outcome]}{reason}. "
         f"{_pro_and_con(parts)}",
-        score=float(refined.pair_log_odds[place]) + logit(refined.chance),
+        score=float(refined.pair_log_odds[place]) + logit(chance),
         probability=probability,
         contributions=_by_evidence(parts),
         facts={
             "u": u,
             "v": v,
             "target": target,
-            "chance": refined.chance,
+            "chance": chance,
             "outcome": outcome,
             "input_edge": joined,
-            "candidate": place < refined.num_candidates,
+            "candidate": candidate,
             "predicted": predicted,
         },
         surroundings=around,

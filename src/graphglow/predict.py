@@ -28,10 +28,13 @@ from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
-from graphglow.graph.check import MASKS, checked_labels
+from graphglow.graph.check import MASKS, checked_labels, edges_were_made
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
+from graphglow.graph.table_file import Columns
+from graphglow.graph.tables import read_new_nodes
 from graphglow.graph.write import class_names, own_classes, prediction_frame, write_table
+from graphglow.linalg.neighbours import NEIGHBOURS, nearest_to
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.scores import (
@@ -182,6 +185,43 @@ class Prediction:
         weight = None if edge_weight is None else torch.as_tensor(edge_weight)
         return insert(self._frozen, features, pairs, weight).cpu()
 
+    def predict_new_tables(
+        self,
+        nodes: Any,
+        edges: Any = None,
+        *,
+        columns: Columns | None = None,
+        skip_unknown_edges: bool = False,
+    ) -> Any:
+        """Predict new nodes from tables with ids, as the graph was loaded from: a DataFrame.
+
+        Its columns are ``id``, ``predicted``, ``probability`` and ``p_<class>`` of each class.
+
+        Args:
+            nodes: A file (``.csv``, ``.parquet``) or DataFrame with new ids and the columns of the
+                graph's nodes. A label and a split are ignored; a category that the graph does not
+                have counts as missing, with a warning.
+            edges: ``source``, ``target`` and optionally ``weight``: ids of old or new nodes. Where
+                the graph was made of nearest neighbours, nodes without edges join their nearest.
+            columns: As for :func:`graphglow.load_graph`; what was said there holds here too.
+            skip_unknown_edges: As for :func:`graphglow.load_graph`.
+        """
+        data, encoder = self.data, self.refined.graph.encoder
+        width = 0 if encoder is None else encoder.width
+        new = read_new_nodes(
+            nodes, edges, data, width, columns, skip_unknown_edges=skip_unknown_edges
+        )
+        x, pairs, count = new.x, new.edge_index, len(new.x)
+        if x.shape[1] == 0 and width == 1:  # a column of ones stands for no features
+            x = torch.ones(count, 1)
+        if pairs is None and edges_were_made(data) and count:
+            near = nearest_to(data.x, min(NEIGHBOURS, len(data.x)), x)
+            ids = len(data.x) + torch.arange(count)
+            pairs = torch.stack([near.flatten(), ids.repeat_interleave(near.shape[1])])
+        probabilities = self.predict_new(x, pairs, edge_weight=new.edge_weight)
+        known = {} if self.class_names is None else {"class_names": self.class_names}
+        return prediction_frame(Data(num_nodes=count, node_id=new.node_id, **known), probabilities)
+
     @cached_property
     def _frozen(self) -> FrozenGraph:
         return FrozenGraph(self.refined)
@@ -189,13 +229,16 @@ class Prediction:
     def save(self, path: str | Path) -> None:
         """Save the prediction and its learner as a safetensors file, to predict new nodes later.
 
-        The features and edges of the graph are not stored as given.
+        The features and edges of the graph are not stored as given, except the features of a graph
+        that was made of nearest neighbours.
         """
         kept = {"probabilities": self.probabilities, "labelled": self.labelled}
         kept |= {"order": self.order, "y": self.data.y}
         kept |= {name: self.data[name] for name in MASKS if self.data.get(name) is not None}
         if self.sets is not None:
             kept["sets"] = self.sets
+        if edges_were_made(self.data):
+            kept["x"] = self.data.x
         ids = self.data.get("node_id")
         facts = {
             "class_names": self.class_names,
@@ -203,6 +246,7 @@ class Prediction:
             "coverage": self.coverage,
             "seed": self.seed,
             "name": str(self.data.get("name", "graph")),
+            "feature_columns": self.data.get("feature_columns"),
         }
         save_state(path, self._frozen, kept, facts)
 
@@ -210,9 +254,12 @@ class Prediction:
     def load(cls, path: str | Path, device: str = "cpu") -> "Prediction":
         """Load a prediction that :meth:`save` wrote."""
         frozen, kept, facts = load_state(path, device)
-        own = {name: facts[name] for name in ("class_names", "node_id") if facts[name] is not None}
-        masks = {name: kept[name] for name in MASKS if name in kept}
-        data = Data(y=kept["y"], num_nodes=len(kept["y"]), name=facts["name"], **own, **masks)
+        lists = ("class_names", "node_id", "feature_columns")
+        own = {name: facts[name] for name in lists if facts[name] is not None}
+        own |= {name: kept[name] for name in (*MASKS, "x") if name in kept}
+        data = Data(y=kept["y"], num_nodes=len(kept["y"]), name=facts["name"], **own)
+        if "x" in kept:
+            data.knn_graph = True
         assert frozen.known.learner is not None
         prediction = cls(
             data, kept["probabilities"], kept["labelled"], kept.get("sets"), facts["coverage"],

@@ -1,18 +1,13 @@
-"""For PyG: transforms that refine or audit the edges of a graph, and results as modules."""
+"""For PyG: transforms that refine or audit the edges of a graph."""
 
 import copy
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import SimpleConv
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.transforms import BaseTransform
-from torch_geometric.utils import remove_self_loops
 
 from graphglow.audit import audit
 from graphglow.checks import at_least, in_unit_interval, one_of
@@ -20,15 +15,12 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import check_graph
 from graphglow.graph.check import MASKS, one_graph, without_edges
-from graphglow.messages import Messages
+from graphglow.messages import strongest_messages
 from graphglow.paper.pivots import EPS
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
 from graphglow.settings import PaperConfig
 from graphglow.transfer import transfer
-
-if TYPE_CHECKING:  # which imports this
-    from graphglow.result import TransferResult
 
 Mode = Literal["replace", "augment"]
 
@@ -143,8 +135,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             share = 0.0
             if augment:  # -infinity at an input edge: such an entry is never kept
                 adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        messages = Messages(adj, result.latent, share)
-        edges = messages.strongest(self.top_k or usual_top_k(hidden), self_loops=False)
+        top_k = self.top_k or usual_top_k(hidden)
+        edges = strongest_messages(adj, result.latent, share, top_k, self_loops=False)
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
@@ -195,52 +187,3 @@ def _has_labels(data: Data, masks: tuple[str, ...]) -> bool:
     y = data.get("y")
     known = isinstance(y, Tensor) and not bool((y == -1).all())
     return known and all(data.get(name) is not None for name in masks)
-
-
-@dataclass(frozen=True, eq=False)
-class _MaskedAdjacency:
-    """A normalised adjacency whose product is a message passing layer, which PyG can mask."""
-
-    backbone: str
-    layer: nn.Module
-    edge_index: Tensor
-    edge_weight: Tensor
-
-    def __matmul__(self, v: Tensor) -> Tensor:
-        received: Tensor = self.layer(v, self.edge_index, self.edge_weight)
-        return received
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise InputError(
-            "A module needs a backbone that reads the graph by products with its normalised "
-            f"adjacency alone, as gcn does. {self.backbone} reads its {name} too."
-        )
-
-
-class ResultModule(nn.Module):
-    """A trained GNN as a module for PyG's explainers; see :meth:`TransferResult.module`.
-
-    Shapes:
-        x [N, F], edge_index [2, E] both directions, edge_weight [E] or None -> [N, C]
-    """
-
-    def __init__(self, result: "TransferResult") -> None:
-        super().__init__()
-        self.result, self.gnn, self.layer = result, result.gnn, SimpleConv(aggr="sum")
-        with torch.no_grad():  # what cannot be done is refused now
-            self(result.x.to(result.device), result.data.edge_index.to(result.device))
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        shape = tuple(self.result.x.shape)
-        if tuple(x.shape) != shape or bool((edge_index >= shape[0]).any()):
-            raise InputError(
-                f"A module takes the nodes and columns of training, x {shape}, and edges between "
-                f"these nodes; got x {tuple(x.shape)}. result.predict_new takes new nodes."
-            )
-        edges, weight = remove_self_loops(edge_index, edge_weight)
-        norm = gcn_norm(edges, weight, len(x), dtype=x.dtype)
-        adj: Any = _MaskedAdjacency(self.result.backbone, self.layer, *norm)
-        unread = 0 * (adj @ x).sum(1, keepdim=True)  # gradients of 0 where lambda is 0
-        graph = self.result.graph.with_matrices(x=F.normalize(x, dim=1), adj=adj)
-        scores: Tensor = self.result.scores_on(graph) + unread
-        return scores

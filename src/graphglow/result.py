@@ -1,38 +1,26 @@
 """What a training returns: predictions and, for a transfer, the learned graph; saved and loaded."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.views import link_rows
-from graphglow.gnn import (
-    Backbone,
-    FixedStructure,
-    LastLayer,
-    MixedPropagation,
-    Structure,
-    build_gnn,
-)
+from graphglow.gnn import Backbone, FixedStructure, MixedPropagation, Structure, build_gnn
 from graphglow.gnn.train import Epoch, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.graph.table_file import Columns
 from graphglow.graph.write import class_names, own_ids, prediction_frame
 from graphglow.linalg.rows import times, unit_unless_short
-from graphglow.messages import Messages
+from graphglow.messages import strongest_messages
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
 from graphglow.pretrained import Learner
@@ -41,18 +29,12 @@ from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_fac
 from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
 from graphglow.verdict import NO_PAIRS, Comparison, Verdict, compare_edges, verdict_of
 
-if TYPE_CHECKING:  # these import results
-    from graphglow.explain import Explanation
-    from graphglow.inductive import NewPredictions
-
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", *MASKS)
-GRAPH_FACTS = (*MADE, "feature_columns")
-"""What a file holds of a graph, so that new nodes are treated as those of training were."""
 RUN_FACTS = (
     "history", "train_seconds", "seconds", "peak_memory_bytes",
     "input_weight", "chosen_by", "against_input", "least_accuracy",
 )  # fmt: skip
-"""What a file holds of a run."""
+"""What a file holds of the graph and of the run."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -156,24 +138,18 @@ class RunResult(ABC):
 
 
 class RefinedEdges(NamedTuple):
-    """The refined graph that a GNN was trained over: both directions of each edge.
-
-    Shapes:
-        edge_index [2, E]; the others [E]
-    """
+    """Both directions of each edge of S: [2, E], [E]."""
 
     edge_index: Tensor
     edge_weight: Tensor
-    edge_probability: Tensor
-    edge_in_input: Tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransferResult(RunResult):
     """A GNN trained under a frozen learner.
 
-    Its messages pass over ``lambda A + (1 - lambda) L``, with A the input graph and L the learned
-    one. L and the logits are computed from the other fields, so a saved result gives the same
+    Its messages pass over ``lambda A + (1 - lambda) S``, with A the input graph and S the learned
+    one. S and the logits are computed from the other fields, so a saved result gives the same
     predictions after loading.
 
     Shapes:
@@ -186,9 +162,9 @@ class TransferResult(RunResult):
     input_weight: float
     """lambda."""
     edges: RefinedEdges | None = None
-    """L, under an evidence learner."""
+    """S, under an evidence learner."""
     pivots: Tensor | None = None
-    """The fixed pivots through which L is inferred, under the paper's learner."""
+    """The fixed pivots through which S is inferred, under the paper's learner."""
     basis: Tensor | None = None
     """Gives nodes without features the columns that the GNN reads: :func:`spectral_features`."""
     chosen_by: str = "settings"
@@ -199,29 +175,24 @@ class TransferResult(RunResult):
     least_accuracy: float = 0.0
     """Validation accuracies up to this one counted as equal."""
     latent: Structure = field(init=False)
-    """L."""
     logits: Tensor = field(init=False)
 
     @torch.no_grad()
     def __post_init__(self) -> None:
         if self.edges is not None:
-            weighted = self.edges.edge_index, self.edges.edge_weight
-            latent: Structure = FixedStructure(normalised_adjacency(*weighted, len(self.graph.y)))
-            object.__setattr__(self, "latent", latent)
-            object.__setattr__(self, "logits", self.scores_on(self.graph))
-            return
-        assert isinstance(self.learner, StructureLearner)
-        assert isinstance(self.config, PaperConfig)
-        assert self.pivots is not None
-        parts = self.gnn, self.learner, self.graph, self.pivots, self.config
-        with out_of_memory_hint(f"predicting {self.graph.name}", NEEDS_LESS):
-            last = last_refinement(*parts)
-        object.__setattr__(self, "latent", last.latent)
-        object.__setattr__(self, "logits", last.logits)
-
-    @property
-    def backbone(self) -> str:
-        return self.config.backbone
+            latent: Structure = FixedStructure(normalised_adjacency(*self.edges, len(self.graph.y)))
+            mix = MixedPropagation(self.graph.adj, latent, self.input_weight)
+            logits = self.gnn(self.gnn.encode(self.graph, None), mix, None)[1]
+        else:
+            assert isinstance(self.learner, StructureLearner)
+            assert isinstance(self.config, PaperConfig)
+            assert self.pivots is not None
+            parts = self.gnn, self.learner, self.graph, self.pivots, self.config
+            with out_of_memory_hint(f"predicting {self.graph.name}", NEEDS_LESS):
+                last = last_refinement(*parts)
+            latent, logits = last.latent, last.logits
+        object.__setattr__(self, "latent", latent)
+        object.__setattr__(self, "logits", logits)
 
     @property
     def method(self) -> str:
@@ -233,24 +204,12 @@ class TransferResult(RunResult):
         return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
 
     @property
-    def provenance(self) -> dict[str, Any]:
-        """How the learner was made."""
-        return self.learner.provenance
-
-    @property
-    def x(self) -> Tensor:
-        """What the GNN reads of each node: its features or, without any, spectral columns."""
-        x: Any = self.data.x if self.basis is None else self.graph.x
-        assert isinstance(x, Tensor)
-        return x
-
-    @property
     def best_epoch(self) -> Epoch:
         """The epoch whose weights were kept."""
         return best_epoch(self.history, self.least_accuracy)
 
     def _method_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"method": self.method, "backbone": self.backbone}
+        facts: dict[str, Any] = {"method": self.method, "backbone": self.config.backbone}
         if isinstance(self.learner, StructureLearner):
             return facts | delta_facts(self.learner.config.delta)
         assert self.edges is not None
@@ -278,177 +237,24 @@ class TransferResult(RunResult):
         judged = self.against_input or compare_edges(self.data, self.edges.edge_index)
         return verdict_of((judged,), NO_PAIRS)
 
-    def controls(self) -> dict[str, dict[str, float | None]]:
-        """Train an MLP and a GCN on the same split; return their accuracies and the majority's.
-
-        Epochs, patience, seed and device are those of this run. Without validation nodes, which
-        tell when to stop, there is the majority class alone.
-        """
-        from graphglow.competitors import METHODS, fit
-
-        y = self.graph.y.cpu()
-        right = y == int(y[self.graph.train.cpu()].bincount().argmax())
-        parts = {"test_accuracy": self.graph.test, "val_accuracy": self.graph.val}
-        found = {"majority": {name: self._mean(right, nodes) for name, nodes in parts.items()}}
-        names = ("epochs", "patience", "seed", "device")
-        settings = {name: getattr(self.config, name) for name in names}
-        for method in ("mlp", "gcn") if len(self.graph.val) else ():
-            run = fit(method, self.data, METHODS[method].config(**settings))
-            found[method] = {name: getattr(run, name) for name in parts}
-        return found
-
-    # -- the messages
-
-    def scores_on(self, graph: Graph) -> Tensor:
-        """Logits on a graph of the same nodes, with the learned graph as it is: [N, C].
-
-        Differentiable in the graph's features.
-        """
-        mix = MixedPropagation(graph.adj, self.latent, self.input_weight)
-        scores: Tensor = self.gnn(self.gnn.encode(graph, None), mix, None)[1]
-        return scores
-
-    @torch.no_grad()
-    def last_layer(self) -> LastLayer:
-        """The last propagation of an evaluation pass; for explainable backbones."""
-        mix = MixedPropagation(self.graph.adj, self.latent, self.input_weight)
-        return self.gnn.last_layer(self.gnn.encode(self.graph, None), mix)
-
     def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
         """The graph of the GNN's messages: each node's ``top_k`` strongest incoming edges.
 
-        Weights are those that one layer applies, ``lambda A_norm + (1 - lambda) L``, with the parts
+        Weights are those that one layer applies, ``lambda A_norm + (1 - lambda) S``, with the parts
         ``edge_input_weight`` and ``edge_latent_weight``. ``self_loops`` keeps the message of a node
         to itself.
         """
-        messages = Messages(self.graph.adj, self.latent, self.input_weight)
-        edges = messages.strongest(top_k, self_loops=self_loops)
+        structures = self.graph.adj, self.latent, self.input_weight
+        edges = strongest_messages(*structures, top_k, self_loops=self_loops)
         refined = without_edges(self.data.clone())
         refined.edge_index, refined.edge_weight = edges.pairs.cpu(), edges.weight.cpu()
         refined.edge_input_weight = edges.input_part.cpu()
         refined.edge_latent_weight = edges.latent_part.cpu()
         return refined
 
-    def explain(
-        self,
-        node: int | str,
-        top_k: int = 10,
-        *,
-        label: int | str | None = None,
-        against: int | str | None = None,
-    ) -> "Explanation":
-        """Say which nodes carried the decision on ``node``, over input edges or learned ones.
-
-        Exact for the last layer. Backbones whose scores are no sum over neighbours are refused.
-
-        Args:
-            node: Its id; its index where the graph has no ids.
-            top_k: Number of nodes listed, those that contributed most.
-            label: The class to explain; by default the predicted one.
-            against: Explain the lead over this class instead of the score itself.
-        """
-        from graphglow.explain import explain_result
-
-        return explain_result(self, node, top_k, label=label, against=against)
-
-    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
-        """Say which evidence speaks for and against two nodes, by id, being of one class.
-
-        Only under an evidence learner. The nodes need not be joined.
-        """
-        from graphglow.explain import explain_known_pair
-
-        if not isinstance(self.learner, EvidenceLearner) or self.edges is None:
-            raise InputError(
-                "Pairs are explained under an evidence learner only: the paper's compares "
-                "embeddings and has no evidence to name. Transfer with the learner universal."
-            )
-        known = self.learner, self._refined, self.data, (u, v)
-        return explain_known_pair(*known, self.edges.edge_index, self.logits)
-
-    @cached_property
-    def _refined(self) -> RefinedGraph:
-        """All candidate pairs with their evidence, computed again: a result keeps only edges."""
-        assert isinstance(self.learner, EvidenceLearner)
-        return refined_by(self.learner, self.data, self.config.seed, self.device)
-
-    # -- new nodes
-
-    def predict_new(
-        self,
-        x: Any,
-        edges: Any = None,
-        *,
-        edge_weight: Any = None,
-        node_id: Sequence[int | str] | None = None,
-    ) -> "NewPredictions":
-        """Predict nodes that were added after training, without training again.
-
-        Weights and pivots stay; the new nodes take part in message passing. Not with a backbone
-        that has a weight for each node of the training graph.
-
-        Args:
-            x: Features [M, F] with the columns of ``result.data.x``; [M, 0] without features.
-            edges: Pairs [2, E] of indices, each with a new end: old nodes are 0 .. N - 1, new ones
-                N .. N + M - 1. None: no edges or, where the training graph was made of nearest
-                neighbours, those to the nearest nodes.
-            edge_weight: One per edge [E], at least 0; by default 1.
-            node_id: Ids of the new nodes.
-        """
-        from graphglow.inductive import predict_new
-
-        return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
-
-    def predict_new_tables(
-        self,
-        nodes: Any,
-        edges: Any = None,
-        *,
-        columns: Columns | None = None,
-        skip_unknown_edges: bool = False,
-    ) -> "NewPredictions":
-        """:meth:`predict_new` from tables with ids: files (``.csv``, ``.parquet``) or DataFrames.
-
-        ``nodes`` is as the table that the graph was loaded from, with new ids. A label and a split
-        are ignored; a category that training has not seen counts as missing, with a warning.
-        ``edges`` has ``source``, ``target`` and optionally ``weight``. ``columns`` and
-        ``skip_unknown_edges`` are as in ``load_graph``.
-        """
-        from graphglow.graph.tables import read_new_nodes
-
-        x, pairs, weight, ids = read_new_nodes(
-            nodes, edges, self.data, columns, skip_unknown_edges=skip_unknown_edges
-        )
-        return self.predict_new(x, pairs, edge_weight=weight, node_id=ids)
-
-    def on_graph(self, data: Data) -> "TransferResult":
-        """The same GNN on a checked graph with more nodes; an evidence learner refines it anew."""
-        graph = training_graph(data).to(self.device, self.graph.adj.values.dtype)
-        graph = graph.with_labels(num_classes=self.graph.num_classes)
-        if self.basis is not None:
-            graph = graph.with_matrices(x=spectral_features(graph, self.basis))
-        edges = None
-        if isinstance(self.learner, EvidenceLearner):
-            assert isinstance(self.config, TransferConfig)
-            refined = refined_by(self.learner, data, self.config.seed, self.device)
-            edges = strongest_edges(refined, self.config.top_k)
-        return replace(self, data=data, graph=graph, edges=edges)
-
-    def module(self) -> nn.Module:
-        """The trained GNN as a module: ``module(x, edge_index, edge_weight) -> logits [N, C]``.
-
-        For ``torch_geometric.explain``. Features and edges of the same nodes may change; the
-        learned graph stays. Only with backbones that read the graph by its adjacency alone.
-        """
-        from graphglow.pyg_api import ResultModule
-
-        return ResultModule(self)
-
-    # -- files
-
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file; an existing file is replaced as a whole."""
-        data, learner = self.data, {"provenance": self.provenance}
+        data, learner = self.data, {"provenance": self.learner.provenance}
         if isinstance(self.learner, EvidenceLearner):
             learner = self.learner.facts()
         else:
@@ -469,7 +275,7 @@ class TransferResult(RunResult):
             "config": asdict(self.config),
             "learner": learner,
             "run": {name: getattr(self, name) for name in RUN_FACTS},
-            "graph": lists | {name: data[name] for name in GRAPH_FACTS if name in data},
+            "graph": lists | {name: data[name] for name in MADE if name in data},
             "name": self.graph.name,
         }
         save_tensors(path, "result", tensors, meta)
@@ -527,26 +333,6 @@ class TransferResult(RunResult):
         )
 
 
-def refined_by(
-    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
-) -> RefinedGraph:
-    """Refine a checked graph, reading the labels of training nodes alone.
-
-    Edges that were made for want of any are no evidence, and are left out.
-    """
-    names = ["x", "y", "train_mask", "class_names"]
-    if not data.get("knn_graph", False):
-        names += ["edge_index", "edge_weight"]
-    known = Data(**{name: data[name] for name in names if data.get(name) is not None})
-    return learner.refine(known, seed=seed, device=device)
-
-
-def strongest_edges(refined: RefinedGraph, top_k: int) -> RefinedEdges:
-    """Keep the edges that are among the ``top_k`` strongest of either end."""
-    kept = refined.only((refined.ranks() < top_k).any(0))
-    return RefinedEdges(*(getattr(kept, name) for name in RefinedEdges._fields))
-
-
 def with_known_classes(graph: Graph, data: Data) -> Graph:
     """Leave out classes that only test nodes have and nobody names: they must change nothing."""
     known = int(graph.y[torch.cat([graph.train, graph.val])].max()) + 1
@@ -554,14 +340,10 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
 
 
 def spectral_features(graph: Graph, basis: Tensor) -> Tensor:
-    """The rows of the normalised adjacency in a basis of K columns, at unit length.
+    """Rows of the normalised adjacency in a basis [N, K], at unit length: [N, K].
 
-    With singular vectors as the basis this is a spectral embedding. Nodes that the basis does not
-    know yet are placed by their edges to those that it knows.
-
-    Shapes:
-        basis [M, K] of the first M nodes -> [N, K]
+    With singular vectors as the basis this is a spectral embedding.
     """
     rows = link_rows(graph)
     assert rows is not None
-    return unit_unless_short(times(rows, F.pad(basis, (0, 0, 0, graph.num_nodes - len(basis)))))
+    return unit_unless_short(times(rows, basis))

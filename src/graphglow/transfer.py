@@ -10,7 +10,6 @@ evidence learner makes a structure S of the graph once, in closed form; a GNN is
 import copy
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -28,8 +27,9 @@ from graphglow.device import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.views import link_rows
-from graphglow.gnn import Backbone, FixedStructure, Structure
+from graphglow.gnn import Backbone, FixedStructure
 from graphglow.gnn.train import Epoch, GNNTask, Loop, OnEpoch, accuracy_by_luck, best_epoch, freeze
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
@@ -38,13 +38,7 @@ from graphglow.linalg.rows import low_rank_map
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
-from graphglow.result import (
-    TransferResult,
-    refined_by,
-    spectral_features,
-    strongest_edges,
-    with_known_classes,
-)
+from graphglow.result import RefinedEdges, TransferResult, spectral_features, with_known_classes
 from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.verdict import compare_accuracies
 
@@ -57,27 +51,13 @@ COLUMNS = 32
 NARROWER = "a smaller --hidden, fewer --num-layers"
 
 
-@dataclass(frozen=True)
-class StructureObserver:
-    """Looks at the structure that the paper's learner infers while the GNN trains."""
-
-    every: int
-    """In epochs."""
-    look: Callable[[int, Structure, Tensor], None]
-    """Called with the number of epochs done, 0 at first, the structure, and its pivots [P]."""
-
-    def __call__(self, task: PaperTask, epoch: int) -> None:
-        if epoch % self.every == 0:
-            self.look(epoch, task.evaluate().latent, task.pivots)
-
-
 def transfer(
     data: Any,
     learner: LearnerName = UNIVERSAL,
     config: TransferConfig | PaperConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
-    observer: StructureObserver | None = None,
+    look: Callable[[PaperTask, int], None] | None = None,
     checkpoint: Checkpoint | None = None,
     **settings: Any,
 ) -> TransferResult:
@@ -101,8 +81,8 @@ def transfer(
         learner: What :func:`load_learner` takes: a name, a file, or the learner itself.
         config: A :class:`TransferConfig`; under the paper's learner a :class:`PaperConfig`.
         on_epoch: Called after every epoch.
-        observer: Looks at the structure while it is learned, under the paper's learner; what is
-            trained stays the same.
+        look: Called with the task and the number of epochs done, 0 at first, under the paper's
+            learner: ``task.evaluate().latent`` is the structure. It must change nothing.
         checkpoint: Under the paper's learner: the file from which a stopped training goes on. Times
             of the result are then sums over its parts.
         settings: Settings by name, as ``epochs=10``; they override those of ``config``.
@@ -116,9 +96,9 @@ def transfer(
             f"config must be a {kind.__name__} under a learner {whose}; got {type(config).__name__}"
         )
     config = with_settings(config or kind(), settings)
-    if not paper and (observer is not None or checkpoint is not None):
+    if not paper and (look is not None or checkpoint is not None):
         raise InputError(
-            "observer and checkpoint must go with a learner of the paper's kind; leave them out "
+            "look and checkpoint must go with a learner of the paper's kind; leave them out "
             "under an evidence learner, where a training takes seconds"
         )
     data = as_graph(data)
@@ -127,7 +107,7 @@ def transfer(
     reset_peak_memory(device)
     if isinstance(chosen, StructureLearner):
         assert isinstance(config, PaperConfig)
-        trained = _under_paper(data, chosen, config, on_epoch, observer, checkpoint)
+        trained = _under_paper(data, chosen, config, on_epoch, look, checkpoint)
     else:
         assert isinstance(config, TransferConfig)
         trained = _over_refined(data, chosen, config, on_epoch)
@@ -148,7 +128,7 @@ def _under_paper(
     learner: StructureLearner,
     config: PaperConfig,
     on_epoch: OnEpoch | None,
-    observer: StructureObserver | None,
+    look: Callable[[PaperTask, int], None] | None,
     checkpoint: Checkpoint | None,
 ) -> dict[str, Any]:
     """Train a GNN whose structure the frozen learner infers in every pass."""
@@ -158,7 +138,7 @@ def _under_paper(
         graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
         began = time.perf_counter()
         task, history = train_under(
-            frozen, graph, config, on_epoch=on_epoch, look=observer, checkpoint=checkpoint
+            frozen, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -203,7 +183,8 @@ def _over_refined(
     check_fits("training", needed, name, device, f" ({NARROWER})")
     with out_of_memory_hint(f"refining {name}", "a smaller graph"):
         refined = refined_by(learner, data, config.seed, device)
-        edges = strongest_edges(refined, config.top_k)
+        kept = refined.only((refined.ranks() < config.top_k).any(0))  # by either of its ends
+        edges = RefinedEdges(kept.edge_index, kept.edge_weight)
     graph = with_known_classes(training_graph(data), data)
     graph, basis = _with_spectral_features(data, graph.to(device), config.seed)
     weights, chosen_by = INPUT_WEIGHTS, "validation"
@@ -212,9 +193,9 @@ def _over_refined(
     elif len(graph.val) == 0:
         weights = (input_weight_by_leave_one_out(refined.channel_scores),)
         chosen_by = "leave-one-out"
-    del refined  # candidates and their evidence take many times the room of the graph
+    del refined, kept  # candidates and their evidence take many times the room of the graph
     with out_of_memory_hint(f"training on {name}", NARROWER):
-        structure = FixedStructure(normalised_adjacency(*edges[:2], graph.num_nodes))
+        structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         trained = [_train(graph, structure, config, weight, on_epoch) for weight in weights]
         seconds = time.perf_counter() - began
@@ -236,6 +217,20 @@ def _over_refined(
         "least_accuracy": best.least_accuracy,
         "train_seconds": seconds,
     }
+
+
+def refined_by(
+    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
+) -> RefinedGraph:
+    """Refine a checked graph, reading the labels of training nodes alone.
+
+    Edges that were made for want of any are no evidence, and are left out.
+    """
+    names = ["x", "y", "train_mask", "class_names"]
+    if not data.get("knn_graph", False):
+        names += ["edge_index", "edge_weight"]
+    known = Data(**{name: data[name] for name in names if data.get(name) is not None})
+    return learner.refine(known, seed=seed, device=device)
 
 
 def _train(

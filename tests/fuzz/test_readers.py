@@ -29,7 +29,9 @@ PEOPLE = "id,label,a,b\n" + "".join(f"{i},{'ab'[i % 2]},{i},{'uv'[i % 2]}\n" for
 READERS = {
     "split": lambda path: apply_split_file(load_graph(path.with_name("people.csv")), path),
     "edges": lambda path: load_graph((path.with_name("people.csv"), path)),
-    "new_nodes": lambda path: read_new_nodes(path, None, load_graph(path.with_name("people.csv"))),
+    "new_nodes": lambda path: read_new_nodes(
+        path, None, load_graph(path.with_name("people.csv")), 1
+    ),
     "learner": graphglow.StructureLearner.load,
 }
 """Kind -> reader; else it is a graph."""

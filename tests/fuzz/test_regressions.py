@@ -113,4 +113,4 @@ def test_names_that_no_file_can_have(name):
 def test_a_saved_graph_that_says_nonsense_of_its_columns(told, tmp_path):
     (tmp_path / "new.csv").write_text("id,a\nnew,1\n")
     with pytest.raises(InputError, match="do not say how its table became features"):
-        read_new_nodes(tmp_path / "new.csv", None, Data(x=X, y=Y, feature_columns=told))
+        read_new_nodes(tmp_path / "new.csv", None, Data(y=Y, feature_columns=told), 1)

@@ -1,10 +1,12 @@
+import pickle
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graph import check_graph, graph_of, prepare, synthetic_graph
-from graphglow.graph.check import is_checked
+from graphglow.graph.check import MASKS
 from graphglow.graph.graph import normalised_features
 from graphglow.linalg.rows import as_dense
 from graphglow.linalg.sparse import SparseMatrix
@@ -71,18 +73,24 @@ def test_features_far_from_one_keep_their_direction(factor):
     torch.testing.assert_close(normalised_features(x * factor), expected)
 
 
-def test_a_checked_graph_carries_its_check_until_it_changes(small_graph):
+def test_a_checked_graph_stays_as_it_is_and_is_checked_again(small_graph):
     checked = check_graph(small_graph)
-    assert is_checked(checked)
-    assert not is_checked(small_graph)
-    assert not is_checked(checked.clone())
     again = check_graph(checked)
     assert again is not checked
-    assert again.x is checked.x
+    assert again.keys() == checked.keys()
+    assert all(torch.equal(again[name], checked[name]) for name in ("y", *MASKS))
+    assert torch.equal(again.edge_index, checked.edge_index)
+    assert again.x.data_ptr() == checked.x.data_ptr()
+    checked.x = checked.x.clone()
     checked.x[0, 0] = float("nan")
-    assert not is_checked(checked)
     with pytest.raises(InputError, match="must be finite"):
         check_graph(checked)
+
+
+def test_a_graph_keeps_no_features_that_were_replaced():
+    data = check_graph(synthetic_graph(num_nodes=500, num_features=200))
+    data.x = data.x[:, :1].clone()
+    assert len(pickle.dumps(data)) < 200_000  # the old features alone are 400,000 bytes
 
 
 @pytest.mark.parametrize("weighted", [False, True])

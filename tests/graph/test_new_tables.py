@@ -20,17 +20,17 @@ HEADER = "id,town,age,joined,same,member,label\n"
 
 
 def graph(**changes) -> Data:
-    fields = {"y": torch.tensor([0, 1, -1]), "x": torch.zeros(3, 8), "node_id": ["a", "b", "c"]}
+    fields = {"y": torch.tensor([0, 1, -1]), "node_id": ["a", "b", "c"]}
     fields["feature_columns"] = {"columns": COLUMNS}
     return Data(**{k: v for k, v in (fields | changes).items() if v is not None})
 
 
-def read(folder, nodes: str, edges: str | None = None, data: Data | None = None):
+def read(folder, nodes: str, edges: str | None = None, data: Data | None = None, features=2):
     (folder / "new.csv").write_text(nodes)
     if edges is not None:
         (folder / "edges.csv").write_text(edges)
     joined = None if edges is None else folder / "edges.csv"
-    return read_new_nodes(folder / "new.csv", joined, data or graph())
+    return read_new_nodes(folder / "new.csv", joined, data or graph(), features)
 
 
 def test_columns_are_encoded_as_in_training(tmp_path):
@@ -73,7 +73,7 @@ def test_weights_are_read_where_they_are(weights):
     edges = pd.DataFrame({"source": ["p", "b"], "target": ["a", "q"]})
     if weights is not None:
         edges["weight"] = weights
-    found = read_new_nodes(nodes, edges, graph(x=torch.zeros(3, 2), feature_columns=None))
+    found = read_new_nodes(nodes, edges, graph(feature_columns=None), 2)
     assert found.x.tolist() == [[1, 3], [2, 4]]
     assert found.edge_index.tolist() == [[3, 1], [0, 4]]
     assert (None if found.edge_weight is None else found.edge_weight.tolist()) == weights
@@ -106,7 +106,7 @@ def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):
 
 
 def test_arrays_need_every_feature(tmp_path):
-    plain = graph(x=torch.zeros(3, 2), feature_columns=None)
+    plain = graph(feature_columns=None)
     with pytest.raises(InputError, match=r"has 1 columns beside the id. Give the 2 features"):
         read(tmp_path, "id,u,label\nn,1,x\n", data=plain)
     assert read(tmp_path, "id,u,v\nn,1,\n", data=plain).x.tolist() == [[1, 0]]
@@ -116,11 +116,11 @@ def test_arrays_need_every_feature(tmp_path):
 
 def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_path):
     columns = {"columns": [{"name": "code", "categories": ["007", "7"]}]}
-    data = graph(x=torch.zeros(3, 2), feature_columns=columns)
+    data = graph(feature_columns=columns)
     assert read(tmp_path, "id,code\nn,007\n", data=data).x.tolist() == [[1, 0]]
     assert read(tmp_path, "id,code\nn,7\n", data=data).x.tolist() == [[0, 1]]
     frame = pd.DataFrame({"id": ["n"], "code": np.array([7])})
-    assert read_new_nodes(frame, None, data).x.tolist() == [[0, 1]]
+    assert read_new_nodes(frame, None, data, 2).x.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_edges_with_unknown_ids_are_left_out_where_asked(tmp_path, edges, left, 
     (tmp_path / "edges.csv").write_text("source,target\n" + edges)
     tables = tmp_path / "new.csv", tmp_path / "edges.csv"
     with pytest.warns(InputWarning, match=said):
-        found = read_new_nodes(*tables, graph(), skip_unknown_edges=True)
+        found = read_new_nodes(*tables, graph(), 8, skip_unknown_edges=True)
     assert found.edge_index.tolist() == left
     with pytest.raises(InputError, match="leave such edges out: --skip-unknown-edges"):
-        read_new_nodes(*tables, graph())
+        read_new_nodes(*tables, graph(), 8)

@@ -16,7 +16,7 @@ from graphglow.paper import BlendedStructure, StructureLearner
 from graphglow.paper.algorithms import by_weight, last_refinement, over_refinements, refinements
 from graphglow.paper.objective import edge_probabilities, entropy_loss
 from graphglow.pretrain import pretrain
-from graphglow.transfer import StructureObserver, transfer
+from graphglow.transfer import transfer
 from tiny_graphs import (
     WIDTH,
     computing_in_float64,
@@ -467,22 +467,23 @@ def test_a_config_of_the_other_kind_of_learner_is_refused():
 
 def test_an_observed_transfer_is_the_same_and_seen_as_it_is():
     settings, looked = transfer_config(epochs=4, patience=None, refinements=2), {}
-    observer = StructureObserver(2, lambda epoch, latent, pivots: looked.update({epoch: latent}))
-    watched = transfer(DATA, learner(), settings, observer=observer)
+
+    def look(task, epoch):
+        looked[epoch] = task.evaluate().latent
+
+    watched = transfer(DATA, learner(), settings, look=look)
     assert watched.history == transfer(DATA, learner(), settings).history
-    assert [*looked] == [0, 2, 4]
+    assert [*looked] == [0, 1, 2, 3, 4]
     stepped = task(settings, data=DATA)
     for epoch in range(5):
-        if epoch in looked:
-            expected = stepped.evaluate().latent.gamma()
-            torch.testing.assert_close(looked[epoch].gamma(), expected)
+        expected = stepped.evaluate().latent.gamma()
+        torch.testing.assert_close(looked[epoch].gamma(), expected)
         stepped.train_step()
 
 
-def test_an_observer_needs_the_papers_learner():
-    observer = StructureObserver(1, lambda *seen: None)
+def test_a_look_needs_the_papers_learner():
     with pytest.raises(InputError, match="must go with a learner of the paper's kind"):
-        transfer(DATA, observer=observer)
+        transfer(DATA, look=lambda task, epoch: None)
 
 
 # On a GPU

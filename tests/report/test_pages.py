@@ -13,7 +13,7 @@ from graphglow.report.page import amount
 from graphglow.report.transfer import training_lines, write_transfers
 from tiny_graphs import learner
 
-KINDS = ("node", "pair", "prediction", "transfers", "audit", "demo")
+KINDS = ("pair", "prediction", "transfers", "audit", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +25,11 @@ def transfers():
 
 
 @pytest.fixture(scope="module")
-def explanations(transfers):
-    (_, result), _ = transfers
-    prediction = graphglow.predict(hostile_graph(), device="cpu")
+def explanations():
+    data = hostile_graph()
+    prediction = graphglow.predict(data, device="cpu")
     return {
-        "node": result.explain(NODE.format(3)),
-        "pair": result.explain_pair(NODE.format(3), NODE.format(4)),
+        "pair": graphglow.explain_pair(data, NODE.format(3), NODE.format(4), device="cpu"),
         "prediction": prediction.explain(NODE.format(3)),
     }
 
@@ -59,7 +58,7 @@ def test_a_page_loads_nothing_runs_nothing_and_escapes_names(pages, kind):
     assert not any(word in text for word in ("url(", "@import"))
 
 
-@pytest.mark.parametrize("kind", ["node", "pair", "prediction"])
+@pytest.mark.parametrize("kind", ["pair", "prediction"])
 def test_an_explanation_has_every_number(pages, explanations, kind):
     why, text = explanations[kind], Page(pages[kind].read_text()).text
     assert why.title in text

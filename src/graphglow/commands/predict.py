@@ -1,10 +1,11 @@
-"""``graphglow predict``: classes of all nodes of a graph, or of new ones under a saved transfer."""
+"""``graphglow predict``: classes of all nodes of a graph, or of new ones by a saved prediction."""
 
 import time
+from functools import partial
 from typing import Literal
 
 from graphglow.commands import flags
-from graphglow.commands.output import check_output, print_facts
+from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, write_each
 from graphglow.commands.progress import spinner
 from graphglow.errors import InputError
 
@@ -15,12 +16,13 @@ SHOWN = 3
 def predict(
     reading: flags.Reading,
     working: flags.Working,
-    target: flags.OptionalGraph = None,
+    target: flags.GraphOrSaved = None,
     out: flags.OptionalFile = None,
     labels: Literal["train", "train+val"] = "train",
     coverage: flags.OptionalFloat = None,
     learner: flags.LearnerName = "universal",
-    result: flags.OptionalFile = None,
+    save: flags.OptionalFile = None,
+    saved: flags.OptionalFile = None,
     nodes: flags.OptionalFile = None,
     edges: flags.OptionalFile = None,
     seed: int = 0,
@@ -32,8 +34,8 @@ def predict(
 
     Every given label is used, and none is spent on validation: how good the predictions are is
     estimated by leave-one-out. Given are the training labels of a graph that has a split, and all
-    known labels of one that has none. With --result and --nodes, the classes of nodes added after
-    a transfer; graphglow explain --result FILE --nodes FILE --node ID says why.
+    known labels of one that has none. With --saved and --nodes, the classes of nodes that came
+    after a prediction; nothing of the old nodes changes.
 
     Example: graphglow predict --target wine --out predictions.csv
 
@@ -42,45 +44,50 @@ def predict(
         labels: Which labels are given: train, or train+val, those of validation nodes too.
         coverage: Also write a set of classes for each node that holds the true one with this
             probability, such as 0.9.
-        result: A saved transfer, from graphglow transfer --out, instead of --target; with --nodes.
+        save: Where to write the prediction (.safetensors), for new nodes to come.
+        saved: A file of --save, instead of --target; with --nodes.
         nodes: The new nodes (.csv or .parquet): ids that are new, and the columns of the nodes
-            table that the graph was loaded from. A label and a split are passed over. What was
-            said by --columns at the transfer holds here too.
+            table that the graph was loaded from. A label and a split are ignored. --columns of the
+            prediction hold here too.
         edges: Their edges (.csv or .parquet): source and target, ids of old or new nodes, each
             with a new end, and optionally weight. Without it the nodes have no edges, or, where
             the graph was made of nearest neighbours, those to their nearest nodes.
         seed: Seeds the random projections, and --learner untrained.
     """
-    if (target is None) == (result is None):
-        raise InputError("predict needs either --target or --result")
-    if result is None and (nodes or edges):
-        raise InputError("--nodes and --edges are of new nodes: they go with --result")
-    if result is not None:
-        split = {"split_file": reading.split_file, "split_seed": reading.split_seed}
+    if (target is None) == (saved is None):
+        raise InputError("predict needs either --target or --saved")
+    if saved is None and (nodes or edges):
+        raise InputError("--nodes and --edges are of new nodes: they go with --saved")
+    if saved is not None:
+        split = {"split_file": reading.split_file, "split_seed": reading.split_seed, "save": save}
         given = {"learner": learner, "labels": labels, "coverage": coverage, "seed": seed}
-        flags.refuse_beside("--result", predict, **given, **split, **vars(working))
+        flags.refuse_beside("--saved", predict, **given, **split, **vars(working))
         if nodes is None or out is None:
-            raise InputError("--result needs --nodes, the new nodes, and --out")
+            raise InputError("--saved needs --nodes, the new nodes, and --out")
 
     from graphglow.device import resolve_device
-    from graphglow.graph.write import prediction_file
+    from graphglow.graph.write import prediction_file, write_table
+    from graphglow.predict import Prediction
     from graphglow.predict import predict as predict_graph
-    from graphglow.result import TransferResult
 
-    if out is not None:
-        inputs = (learner, target, reading.split_file, result, nodes, edges)
-        out = check_output(prediction_file(out), overwrite=overwrite, inputs=inputs)
-    if result is not None:
-        assert nodes is not None
+    new = partial(
+        check_output,
+        overwrite=overwrite,
+        inputs=(learner, target, reading.split_file, saved, nodes, edges),
+    )
+    out = out and new(prediction_file(out))
+    save = save and new(save, suffixes=TENSOR_SUFFIXES)
+    if saved is not None:
         assert out is not None
-        trained = TransferResult.load(result.expanduser())
         with spinner("predicting"):
-            predicted = trained.predict_new_tables(nodes, edges, **reading.of_tables)
-            predicted.write(out)
-        counts = predicted.to_frame()["predicted"].value_counts()
-        facts = {"command": "predict", "target": trained.graph.name, "nodes": int(counts.sum())}
-        facts["predicted"] = {str(name): int(count) for name, count in counts.items()}
-        print_facts("Predictions for new nodes", {**facts, "out": out}, json=json)
+            prediction = Prediction.load(saved.expanduser(), str(resolve_device(device)))
+            frame = prediction.predict_new_tables(nodes, edges, **reading.of_tables)
+            write_table(frame, out, "a predictions file")
+        counts = {str(name): int(count) for name, count in frame.predicted.value_counts().items()}
+        facts = {"command": "predict", "target": str(prediction.data.name), "nodes": len(frame)}
+        print_facts(
+            "Predictions for new nodes", {**facts, "predicted": counts, "out": out}, json=json
+        )
         return
     assert target is not None
     with spinner("loading the graph"):
@@ -92,8 +99,7 @@ def predict(
             **vars(working),
         )  # fmt: skip
     seconds = time.perf_counter() - began
-    if out is not None:
-        prediction.write(out)
+    write_each((out, prediction.write), (save, prediction.save))
     mask, count = prediction.data.get("test_mask"), len(prediction.labelled)
     judged = mask is not None and bool((mask.cpu() & (prediction.data.y >= 0)).any())
     test = prediction.score("test") if judged else None
@@ -117,6 +123,7 @@ def predict(
         "best_channels": dict(zip(best.channel, best.accuracy, strict=True)),
         "seconds": seconds,
         "out": out,
+        "saved": save,
         "learner": learner,
         "device": resolve_device(device).type,
         "seed": seed,

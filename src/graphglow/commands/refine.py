@@ -18,7 +18,7 @@ def refine(
     out: flags.File,
     reading: flags.Reading,
     working: flags.Working,
-    target: flags.OptionalGraph = None,
+    target: flags.GraphOrResult = None,
     learner: flags.LearnerName = "universal",
     predictions: flags.OptionalFile = None,
     min_probability: float = 0.0,

@@ -33,7 +33,6 @@ def transfer(
     learner: flags.LearnerName = "universal",
     out: flags.OptionalFile = None,
     predictions: flags.OptionalFile = None,
-    controls: flags.Switch = True,
     resume: flags.Switch = False,
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
@@ -47,11 +46,10 @@ def transfer(
     Example: graphglow transfer --target breast_cancer --out trained.safetensors
 
     Args:
-        out: Where to write the trained result, as safetensors, for graphglow refine, explain and
-            predict --result.
+        out: Where to write the trained result, as safetensors, for graphglow report and refine
+            --result.
         predictions: Where to write every node's id, predicted class, probabilities, known class
             and split (.csv or .parquet).
-        controls: Do not train an MLP and a GCN on the same split to compare with.
         resume: Go on from the checkpoint beside --out of a run that was stopped or killed (under a
             learner of the paper's kind).
     """
@@ -78,15 +76,12 @@ def transfer(
     write_each((out, result.save), (predictions, result.write_predictions))
     if checkpoint is not None:
         checkpoint.remove()
-    with spinner("training controls"):
-        beside = {"controls": result.controls()} if controls else {}
     facts: dict[str, Any] = {
         **result.summary(),
         "learner": learner,
         "split": split,
         "out": out,
-        "target_was_source": data.name in (result.provenance.get("sources") or ()),
-        **beside,
+        "target_was_source": data.name in (result.learner.provenance.get("sources") or ()),
         "metrics": result.metrics(),
         "predictions": predictions,
     }

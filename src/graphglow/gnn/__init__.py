@@ -1,7 +1,7 @@
 """Graph-specific GNNs: message passing over mixed structures (Alg. 1), backbones, training."""
 
-from graphglow.gnn.backbone import Backbone, LastLayer
-from graphglow.gnn.backbones import BACKBONES, backbone_class, backbones_that, build_gnn
+from graphglow.gnn.backbone import Backbone
+from graphglow.gnn.backbones import BACKBONES, backbone_class, build_gnn
 from graphglow.gnn.propagation import Dropout, FixedStructure, MixedPropagation, Structure
 
 __all__ = [
@@ -9,10 +9,8 @@ __all__ = [
     "Backbone",
     "Dropout",
     "FixedStructure",
-    "LastLayer",
     "MixedPropagation",
     "Structure",
     "backbone_class",
-    "backbones_that",
     "build_gnn",
 ]

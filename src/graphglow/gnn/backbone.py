@@ -3,34 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
-from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import BackboneConfig
 
 Outputs = tuple[Tensor, Tensor]
 """Embeddings for the next structure [N, hidden], and logits [N, C]."""
-
-
-class LastLayer(NamedTuple):
-    """A last propagation with nothing nonlinear behind it: the logits of u are a sum over nodes.
-
-    With M = lambda A + (1 - lambda) L: ``logits_u = sum_v M_uv messages_v + own_u + bias``, where
-    ``adj`` is A as the backbone has it in its last layer.
-
-    Shapes:
-        adj [N, N]; messages [N, C]; own [N, C]; bias [C]
-    """
-
-    adj: SparseMatrix
-    messages: Tensor
-    own: Tensor
-    bias: Tensor
 
 
 class Backbone(nn.Module, ABC):
@@ -46,9 +28,6 @@ class Backbone(nn.Module, ABC):
         hidden: Width of the embeddings.
         generator: Draws the initial weights.
     """
-
-    inductive: ClassVar[bool] = True
-    """Whether a trained one can run on more nodes; False where it has a weight per node."""
 
     def __init__(
         self, config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
@@ -71,15 +50,6 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
         """Send messages over the mixed structure."""
-
-    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        """Take an evaluation pass apart, where its logits are a sum over nodes."""
-        raise NotImplementedError
-
-    @classmethod
-    def explainable(cls) -> bool:
-        """Whether it has a :meth:`last_layer`: nothing nonlinear behind its last propagation."""
-        return cls.last_layer is not Backbone.last_layer
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:

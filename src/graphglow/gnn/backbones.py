@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +11,6 @@ from graphglow.checks import one_of
 from graphglow.errors import InputError
 from graphglow.gnn.backbone import (
     Backbone,
-    LastLayer,
     Outputs,
     glorot,
     glorots,
@@ -56,10 +54,6 @@ class GCN(Backbone):
             z, hidden = hidden, mix(drop(torch.relu(hidden), dropout) @ weight) + bias
         return z, hidden  # Z^(L-1) before its relu [N, D], Z^(L) [N, C]
 
-    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        messages = torch.relu(self(encoded, mix, None)[0]) @ self.weights[-1]
-        return LastLayer(mix.adj, messages, torch.zeros_like(messages), self.biases[-1])
-
 
 class SAGE(Backbone):
     """Mean aggregator of GraphSAGE (Hamilton et al., NeurIPS 2017).
@@ -91,11 +85,6 @@ class SAGE(Backbone):
             h = drop(torch.relu(hidden), dropout)
             z, hidden = hidden, h @ self_weight + mix(h @ neighbour_weight) + bias
         return z, hidden  # h^(L-1) before its relu [N, D], h^L [N, C]
-
-    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        hidden = torch.relu(self(encoded, mix, None)[0])
-        own, messages = hidden @ self.self_weights[-1], hidden @ self.neighbour_weights[-1]
-        return LastLayer(encoded.cached[-1], messages, own, self.biases[-1])
 
 
 class PropagatedMLP(Backbone):
@@ -135,16 +124,8 @@ class APPNP(PropagatedMLP):
     """
 
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
-        return self._after(self.config.steps, h0, mix)
-
-    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        h0, alpha = encoded.cached[-1], self.config.teleport
-        before = self._after(self.config.steps - 1, h0, mix)
-        return LastLayer(mix.adj, (1 - alpha) * before, alpha * h0, h0.new_zeros(h0.shape[1]))
-
-    def _after(self, steps: int, h0: Tensor, mix: MixedPropagation) -> Tensor:
         h, alpha = h0, self.config.teleport
-        for _ in range(steps):
+        for _ in range(self.config.steps):
             h = (1 - alpha) * mix(h) + alpha * h0
         return h
 
@@ -174,15 +155,6 @@ class GPR(PropagatedMLP):
             h = mix(h)
             total = total + gamma * h
         return total
-
-    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        """All K steps end in a propagation, which is linear: mix(sum_k gamma_k h^(k-1))."""
-        h0 = h = encoded.cached[-1]
-        messages = torch.zeros_like(h0)
-        for gamma in self.gamma[1:]:
-            messages = messages + gamma * h
-            h = mix(h)
-        return LastLayer(mix.adj, messages, self.gamma[0] * h0, h0.new_zeros(h0.shape[1]))
 
 
 class GCNII(Backbone):
@@ -290,8 +262,6 @@ class MixedLINKX(Backbone):
     does not scale its rows. W_A [N, D] has a row per node, so a trained model belongs to its graph.
     """
 
-    inductive = False
-
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
         mixed = [(hidden, hidden)] * (self.config.num_layers - 1)
         self.weight_adj = glorot(graph.num_nodes, hidden, generator)
@@ -339,11 +309,6 @@ def backbone_class(name: str) -> type[Backbone]:
     """Look a backbone up; an unknown name is refused, with the nearest."""
     one_of("backbone", name, sorted(BACKBONES))
     return BACKBONES[name]
-
-
-def backbones_that(can: Callable[[type[Backbone]], bool]) -> str:
-    """The names of those that can do something, for a sentence that refuses another."""
-    return ", ".join(sorted(name for name, kind in BACKBONES.items() if can(kind)))
 
 
 def build_gnn(

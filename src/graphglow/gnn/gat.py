@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
-from graphglow.gnn.backbone import Backbone, LastLayer, Outputs, glorots, vectors
+from graphglow.gnn.backbone import Backbone, Outputs, glorots, vectors
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -65,14 +65,6 @@ class GAT(Backbone):
             spread = self.attend(layer, v, edges, dropout)
             z, hidden = hidden, mix(v, input_part=spread) + self.biases[layer]
         return z, hidden  # h^(L-1) before its elu [N, D], h^L [N, C]
-
-    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        """The attention counts as given, although it too depends on the messages."""
-        messages = F.elu(self(encoded, mix, None)[0]) @ self.weights[-1]
-        edges = encoded.cached[-1]
-        attention = self.attention(self.config.num_layers - 1, messages, edges)[:, 0]  # one head
-        adj = edges.pattern.with_values(attention)
-        return LastLayer(adj, messages, torch.zeros_like(messages), self.biases[-1])
 
     def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:
         """MP_1 of one layer: [N, D] -> [N, D]."""

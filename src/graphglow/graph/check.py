@@ -21,7 +21,6 @@ MADE = ("knn_graph", "knn_table")
 OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
 """Attributes of nodes whatever their size: PyG takes a list of length E for one of edges."""
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
-CHECKED = (*OF_NODES, "edge_index", "edge_weight")
 
 
 def check_graph(
@@ -33,8 +32,8 @@ def check_graph(
     edges, a kNN graph over the features where there are no edges, both directions of every edge, of
     which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
     class. Edges given in one direction are kept in ``directed_edge_index``,
-    ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A graph
-    that has passed, and has not changed since, is not looked at again.
+    ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A
+    checked graph stays as it is. Tensors that need no change are shared with ``data``, not copied.
 
     Args:
         data: The graph.
@@ -46,50 +45,27 @@ def check_graph(
     Shapes:
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
-    if is_checked(data):
-        data = copy.copy(data)
-    else:
-        data = one_graph(data).clone()
-        _add_column(data)
-        data.x = _checked_features(data.x)
-        num_nodes = data.x.shape[0]
-        y = torch.full((num_nodes,), -1) if data.y is None and not need_labels else data.y
-        data.y = checked_labels(y, num_nodes, data.get("class_names"))
-        data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
-        if weight is not None:
-            data.edge_weight = weight
-        _add_directions(data, num_nodes)
-        if data.edge_index.shape[1] == 0:
-            data.edge_index = knn_edges(data.x)
-            data.pop("edge_weight", None)
-            data.knn_graph = True
-        _complete_masks(data, split_seed, need_validation)
-        carry_check(data)
+    data = copy.copy(one_graph(data))
+    _add_column(data)
+    data.x = _checked_features(data.x)
+    num_nodes = data.x.shape[0]
+    y = torch.full((num_nodes,), -1) if data.y is None and not need_labels else data.y
+    data.y = checked_labels(y, num_nodes, data.get("class_names"))
+    data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+    if weight is not None:
+        data.edge_weight = weight
+    _add_directions(data, num_nodes)
+    if data.edge_index.shape[1] == 0:
+        data.edge_index = knn_edges(data.x)
+        data.pop("edge_weight", None)
+        data.knn_graph = True
+    _complete_masks(data, split_seed, need_validation)
     if need_labels:
         _need_two_classes(data.y, data.get("class_names"))
         for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
             rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
             _need(bool(data[name].any()), f"{rule}; got none")
     return data
-
-
-def carry_check(data: Data) -> None:
-    """Remember in a graph that its parts, as they are now, have been checked."""
-    data.__dict__["_checked"] = _parts(data)
-
-
-def is_checked(data: object) -> bool:
-    """Whether this graph has passed :func:`check_graph` and has not changed since."""
-    if not isinstance(data, Data) or "_checked" not in data.__dict__:
-        return False
-    pairs = zip(data.__dict__["_checked"], _parts(data), strict=True)
-    return all(before is now and i == j for (before, i), (now, j) in pairs)
-
-
-def _parts(data: Data) -> list[tuple[object, int]]:
-    """What is checked, each part with the number of its changes in place."""
-    parts = [data.get(name) for name in CHECKED]
-    return [(part, part._version if isinstance(part, Tensor) else 0) for part in parts]
 
 
 def edges_were_made(data: Data) -> bool:

@@ -16,13 +16,7 @@ from torch_geometric.utils import homophily, subgraph, to_scipy_sparse_matrix
 
 from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph import formats
-from graphglow.graph.check import (
-    carry_check,
-    check_graph,
-    check_masks,
-    edges_were_made,
-    one_graph,
-)
+from graphglow.graph.check import check_graph, check_masks, edges_were_made, one_graph
 from graphglow.graph.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graph.features import warn_of_leaks
 from graphglow.graph.graph import graph_of
@@ -128,7 +122,6 @@ def load_graph(
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
-        carry_check(data)
     warn_of_leaks(data)
     return data
 

@@ -202,13 +202,14 @@ class NewNodes(NamedTuple):
     x: Tensor
     edge_index: Tensor | None
     edge_weight: Tensor | None
-    node_id: list[str]
+    node_id: list[int] | list[str]
 
 
 def read_new_nodes(
     nodes: Any,
     edges: Any,
     data: Data,
+    num_features: int,
     columns: Columns | None = None,
     *,
     skip_unknown_edges: bool = False,
@@ -216,8 +217,9 @@ def read_new_nodes(
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Names of columns may differ from those of training in case. A graph that did not come from
-    tables has one column of numbers per feature, in order. ``data`` is the graph of training; the
-    others are those of ``TransferResult.predict_new_tables``.
+    tables has one column of numbers per feature, in order. ``data`` is the old graph, of which ids,
+    labels and ``feature_columns`` are read; the others are those of
+    ``Prediction.predict_new_tables``.
     """
     import pandas as pd
 
@@ -227,7 +229,9 @@ def read_new_nodes(
         before = {} if stored is None else dict(stored.get("chosen", {}))
         chosen = _in_any_case(before, table) | roles.chosen
         id_column = need_column("id", table, chosen)
-        encoded = _plain_columns(table, chosen, data) if stored is None else stored["columns"]
+        encoded = (
+            _plain_columns(table, chosen, num_features) if stored is None else stored["columns"]
+        )
         names = _in_any_case({facts["name"]: facts["name"] for facts in encoded}, table)
         for facts in encoded:
             if (name := facts["name"]) not in names:
@@ -235,15 +239,17 @@ def read_new_nodes(
         text = [names[facts["name"]] for facts in encoded if "categories" in facts]
         frame = table.read(table.columns, [id_column, *text])
         x = encode_alike(frame, encoded, list(names.values()), table.what)
-    old = [str(known) for known in data.get("node_id", range(len(data.y)))]
+    known = data.get("node_id", range(len(data.y)))
+    old = [str(one) for one in known]
     ids = _checked_ids(frame[id_column], table.what, old)
+    own = parse_ids(ids) if all(isinstance(one, int) for one in known) else list(ids)
     if edges is None:
-        return NewNodes(x, None, None, list(ids))
+        return NewNodes(x, None, None, own)
     joined = open_table(edges).without(roles.leave_out)
     chosen = _in_any_case(before, joined) | roles.chosen
     everyone = pd.Index([*old, *ids], dtype=object)
     found = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
-    return NewNodes(x, *found, list(ids))
+    return NewNodes(x, *found, own)
 
 
 def _in_any_case(names: Mapping[str, str], table: Table) -> dict[str, str]:
@@ -254,13 +260,15 @@ def _in_any_case(names: Mapping[str, str], table: Table) -> dict[str, str]:
     return {key: name for key, name in found.items() if name is not None}
 
 
-def _plain_columns(table: Table, chosen: Mapping[str, str], data: Data) -> list[dict[str, Any]]:
+def _plain_columns(
+    table: Table, chosen: Mapping[str, str], num_features: int
+) -> list[dict[str, Any]]:
     """How columns are encoded of a graph that did not come from tables: as they are, in order."""
     known = {find_column(role, table, chosen) for role in ("id", "label", "split")}
     names = [name for name in table.columns if name not in known]
-    if len(names) != data.x.shape[1]:
+    if len(names) != num_features:
         raise InputError(
-            f"{table.what} has {len(names)} columns beside the id. Give the {data.x.shape[1]} "
+            f"{table.what} has {len(names)} columns beside the id. Give the {num_features} "
             "features of training, in order."
         )
     return [{"name": name, "mean": 0.0, "scale": 1.0} for name in names]

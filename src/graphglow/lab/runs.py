@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
 from graphglow.device import reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
-from graphglow.gnn import Structure
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.synthetic import PERTURBATIONS
@@ -36,6 +34,7 @@ from graphglow.lab.structure_metrics import (
     observed_metrics,
     structure_metrics,
 )
+from graphglow.paper.algorithms import PaperTask
 from graphglow.parallel import map_blocks
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
@@ -47,7 +46,7 @@ from graphglow.settings import (
     TransferConfig,
 )
 from graphglow.storage import append_line
-from graphglow.transfer import StructureObserver, transfer
+from graphglow.transfer import transfer
 
 # The engine
 
@@ -348,11 +347,12 @@ def _measure_cell(known: tuple[Path | None, dict[str, Learner], int], run: CellR
     reset_peak_memory(device)
     looks: list[dict[str, float]] = []
 
-    def look(epoch: int, latent: Structure, pivots: Tensor) -> None:
-        looks.append({"epoch": epoch} | observed_metrics(latent, pivots, data.y))
+    def look(task: PaperTask, epoch: int) -> None:
+        if epoch % cell.observe_every == 0:
+            found = observed_metrics(task.evaluate().latent, task.pivots, data.y)
+            looks.append({"epoch": epoch} | found)
 
-    observer = StructureObserver(cell.observe_every, look) if cell.observe_every else None
-    result = _fitted(cell, data, config, learner, observer)
+    result = _fitted(cell, data, config, learner, look if cell.observe_every else None)
     facts = result.summary()
     row = {name: facts.get(name) for name in RESULT}
     row |= {"threads": torch.get_num_threads(), "processes": workers}
@@ -374,8 +374,8 @@ def _fitted(
     data: Data,
     config: Any,
     learner: Learner | str,
-    observer: StructureObserver | None = None,
+    look: Callable[[PaperTask, int], None] | None = None,
 ) -> Any:
     if cell.method in BY_EVIDENCE or cell.method in TRANSFERRED:
-        return transfer(data, learner, config, observer=observer)
+        return transfer(data, learner, config, look=look)
     return fit(cell.method, data, config)

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+NEIGHBOURS = 10
+"""Nodes that each node of a graph without edges is joined to."""
 EXACT = {"cpu": 2**14, "cuda": 2**17}
 """Up to so many rows all of them are compared, by device: that is what takes less time there."""
 LIST, LONGEST = 128, 256
@@ -321,7 +323,7 @@ def nearest_to(among: Tensor, k: int, x: Tensor | None = None) -> Tensor:
     return torch.from_numpy(index.kneighbors(asked, return_distance=False))
 
 
-def knn_edges(x: Tensor, k: int = 10) -> Tensor:
+def knn_edges(x: Tensor, k: int = NEIGHBOURS) -> Tensor:
     """Both directions of each node's ``k`` nearest others by cosine distance: [2, E], coalesced."""
     num_nodes = x.shape[0]
     k = min(k, num_nodes - 1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -78,6 +79,11 @@ class SparseMatrix:
     def to_dense(self) -> Tensor:
         """For small matrices and tests."""
         return csr_tensor(self.crow, self.col, self.values, self.shape).to_dense()
+
+    def to_scipy(self) -> sp.csr_array:
+        """A copy for SciPy."""
+        parts = (part.cpu().numpy() for part in (self.values, self.col, self.crow))
+        return sp.csr_array(tuple(parts), shape=self.shape, copy=True)
 
 
 class _Matmul(torch.autograd.Function):

@@ -25,10 +25,9 @@ from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.neighbours import knn_edges
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
-from graphglow.result import refined_by
 from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
-from graphglow.transfer import transfer
+from graphglow.transfer import refined_by, transfer
 
 METHOD_TITLES = {
     "gcn": "GCN",
