@@ -58,9 +58,8 @@ def open_targets(root: Path) -> list[Target]:
     return [target for target in find_targets(root) if target.fold is not None]
 
 
-def load_source(target: Target) -> Data:
-    """Load an open graph, its features sparse where most of them are zero."""
-    data = load_graph(target.file)
+def sparse_features(data: Data) -> Data:
+    """Make the features sparse where most of them are zero."""
     if int(data.x.count_nonzero()) < SPARSE * data.x.numel():
         data.x = data.x.to_sparse()
     return data
@@ -72,7 +71,7 @@ def train(args: argparse.Namespace) -> None:
     sizes = Counter(target.family for target in targets)
     weights = [sizes[target.family] ** -0.5 for target in targets]
     learners = pretrain_folds(
-        [load_source(target) for target in targets],
+        [sparse_features(load_graph(target.file)) for target in targets],
         [target.fold for target in targets],
         EvidencePretrainConfig(**json.loads(args.set)),
         weights=weights,
@@ -109,6 +108,7 @@ def run_cell(shared: Evaluation, cell: tuple[Target, str, int]) -> dict[str, Any
     data = draw(target, condition, seed, shared.root)
     if data is None:
         return None
+    data = sparse_features(data)
     data.train_mask = data.train_mask | data.val_mask
     learner = EvidenceLearner.load(shared.folder / f"fold{target.fold}.safetensors")
     if shared.control:

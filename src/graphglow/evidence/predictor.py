@@ -24,7 +24,6 @@ from graphglow.evidence.channels import (
     spread_channel,
 )
 from graphglow.evidence.communities import communities
-from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.rounds import GraphEvidence
 from graphglow.evidence.views import hidden_layer
 from graphglow.evidence.votes import VOTERS, Voter, unlabelled_records, vote_evidence
@@ -96,9 +95,7 @@ class FinalRound:
     def inputs(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the predictor's inputs at nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
         channels = [self.channels[name] for name in CHANNELS]
-        place = FIRST_CONTEXT.index("labels_per_class")
-        context = self.known.context[place : place + 2]
-        return vote_evidence(self.graph, channels, self.records, context, nodes)
+        return vote_evidence(self.graph, channels, self.records, self.known.context, nodes)
 
 
 def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:

@@ -206,10 +206,8 @@ def _vote(known: GraphEvidence) -> Channel:
 
 def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Return the voter's inputs at nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
-    place = FIRST_CONTEXT.index("labels_per_class")
     voters = [known.channels[name] for name in VOTERS]
-    context = known.context[place : place + 2]
-    return vote_evidence(known.graph, voters, known.records, context, nodes)
+    return vote_evidence(known.graph, voters, known.records, known.context, nodes)
 
 
 def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:

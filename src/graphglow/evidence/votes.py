@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel, constant, leave_one_out_scores, log_loss
+from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.graph.graph import Graph
 
@@ -91,7 +92,7 @@ def vote_evidence(
         graph: The graph.
         channels: The V channels.
         records: Of :func:`unlabelled_records`: [V, 4].
-        context: Labels per class and classes, of :mod:`graphglow.evidence.context`: [2].
+        context: Of :mod:`graphglow.evidence.context`: [G].
         nodes: The nodes.
     """
     p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
@@ -102,7 +103,8 @@ def vote_evidence(
     sureness = p.amax(1)  # [K, V]
     agreement = (p * p.mean(2, keepdim=True)).sum(1)
     degree = (graph.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
-    rest = context.expand(*sureness.shape, 2)
+    place = FIRST_CONTEXT.index("labels_per_class")  # and the number of classes
+    rest = context[place : place + 2].expand(*sureness.shape, 2)
     trust = torch.cat([fixed, torch.stack([sureness, agreement, degree], 2), rest], 2)
     return odds, trust
 
