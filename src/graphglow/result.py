@@ -106,14 +106,15 @@ class RunResult(ABC):
 
     @property
     def val_accuracy(self) -> float | None:
-        return self._mean(self.predict() == self.graph.y.cpu(), self.graph.val)
+        return self._accuracy(self.graph.val)
 
     @property
     def test_accuracy(self) -> float | None:
-        return self._mean(self.predict() == self.graph.y.cpu(), self.graph.test)
+        return self._accuracy(self.graph.test)
 
-    def _mean(self, right: Tensor, nodes: Tensor) -> float | None:
-        return float(right[nodes.cpu()].double().mean()) if len(nodes) else None
+    def _accuracy(self, nodes: Tensor) -> float | None:
+        right = self.predict()[nodes.cpu()] == self.graph.y[nodes].cpu()
+        return float(right.double().mean()) if len(nodes) else None
 
     @property
     def epochs(self) -> int:
@@ -246,11 +247,7 @@ class TransferResult(RunResult):
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file; an existing file is replaced as a whole."""
-        data, learner = self.data, {"provenance": self.learner.provenance}
-        if isinstance(self.learner, EvidenceLearner):
-            learner = self.learner.facts()
-        else:
-            learner["config"] = asdict(self.learner.config)
+        data = self.data
         tensors = prefixed("graph", {n: data[n] for n in GRAPH_TENSORS if data.get(n) is not None})
         tensors |= prefixed("gnn", self.gnn.state_dict())
         tensors |= prefixed("learner", dict(self.learner.state_dict()))
@@ -265,7 +262,7 @@ class TransferResult(RunResult):
             lists["class_names"] = [str(name) for name in data.class_names]
         meta = {
             "config": asdict(self.config),
-            "learner": learner,
+            "learner": self.learner.facts(),
             "run": {name: getattr(self, name) for name in RUN_FACTS},
             "graph": lists | {name: data[name] for name in MADE if name in data},
             "name": self.graph.name,

@@ -40,7 +40,7 @@ from graphglow.gnn.train import (
     freeze,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
-from graphglow.graph.check import edges_were_made
+from graphglow.graph.check import edges_were_made, without_edges
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
 from graphglow.paper import StructureLearner
@@ -120,6 +120,7 @@ def transfer(
         assert isinstance(config, TransferConfig)
         trained = _over_refined(data, chosen, config, on_epoch)
     before = 0.0 if checkpoint is None else checkpoint.seconds_before
+    trained["train_seconds"] += before
     result = TransferResult(
         data=data,
         config=config,
@@ -161,7 +162,7 @@ def _under_paper(
         "pivots": task.pivots,
         "spectral": spectral,
         "history": history,
-        "train_seconds": seconds + (0.0 if checkpoint is None else checkpoint.seconds_before),
+        "train_seconds": seconds,
     }
 
 
@@ -213,15 +214,10 @@ def _over_refined(
 def refined_by(
     learner: EvidenceLearner, data: Data, seed: int, device: torch.device
 ) -> RefinedGraph:
-    """Refine a checked graph, reading the labels of training nodes alone.
-
-    Edges that were made for want of any are no evidence, and are left out.
-    """
-    names = ["x", "y", "train_mask", "class_names"]
-    if not data.get("knn_graph", False):
-        names += ["edge_index", "edge_weight"]
-    known = Data(**{name: data[name] for name in names if data.get(name) is not None})
-    return learner.refine(known, seed=seed, device=device)
+    """Refine a checked graph; edges that were made for want of any are no evidence."""
+    if data.get("knn_graph", False):
+        data = without_edges(copy.copy(data))
+    return learner.refine(data, seed=seed, device=device)
 
 
 def _train(

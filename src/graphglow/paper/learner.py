@@ -106,8 +106,11 @@ class StructureLearner(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write theta and its configuration as safetensors; an old file is replaced as a whole."""
-        meta = {"config": asdict(self.config), "provenance": self.provenance}
-        save_tensors(path, KIND, dict(self.state_dict()), meta)
+        save_tensors(path, KIND, dict(self.state_dict()), self.facts())
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a file stores beside the weights."""
+        return {"config": asdict(self.config), "provenance": self.provenance}
 
     @classmethod
     def load(cls, path: str | Path) -> "StructureLearner":
