@@ -193,18 +193,20 @@ class Prediction:
         columns: Columns | None = None,
         skip_unknown_edges: bool = False,
     ) -> Any:
-        """Predict new nodes from tables with ids, as the graph was loaded from: a DataFrame.
+        """Predict new nodes from tables with ids; return a DataFrame.
 
-        Its columns are ``id``, ``predicted``, ``probability`` and ``p_<class>`` of each class.
+        Columns: ``id``, ``predicted``, ``probability`` and ``p_<class>`` of each class.
 
         Args:
-            nodes: A file (``.csv``, ``.parquet``) or DataFrame with new ids and the columns of the
-                graph's nodes. A label and a split are ignored; a category that the graph does not
-                have counts as missing, with a warning.
-            edges: ``source``, ``target`` and optionally ``weight``: ids of old or new nodes. Where
-                the graph was made of nearest neighbours, nodes without edges join their nearest.
-            columns: As for :func:`graphglow.load_graph`; what was said there holds here too.
-            skip_unknown_edges: As for :func:`graphglow.load_graph`.
+            nodes: A file (``.csv``, ``.parquet``) or DataFrame with new ids and the same features
+                as the table that the graph was loaded from. A label and a split are ignored; an
+                unknown category counts as missing, with a warning.
+            edges: A file or DataFrame with ``source``, ``target`` and optionally ``weight``, each
+                edge with a new end. Without it new nodes have no edges, or, where the graph was
+                made of nearest neighbours, those to their nearest nodes.
+            columns: Other names of columns, as in :func:`graphglow.load_graph`; those given there
+                need not be repeated.
+            skip_unknown_edges: Leave out edges with unknown ids, with a warning.
         """
         data, encoder = self.data, self.refined.graph.encoder
         width = 0 if encoder is None else encoder.width

@@ -304,7 +304,7 @@ class TransferResult(RunResult):
         if not inside or len(tensors["logits"]) != graph.num_nodes:
             raise InputError(f"{path} must hold nodes of its own graph; got others")
         if "spectral" in tensors:
-            graph = graph.with_matrices(x=tensors["spectral"])
+            graph = graph.with_x(tensors["spectral"])
         gnn = build_gnn(config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]

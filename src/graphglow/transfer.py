@@ -264,7 +264,7 @@ def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph,
     basis = low_rank_map(rows, COLUMNS, generator)[1].matrix
     basis = torch.eye(graph.num_nodes, device=graph.device) if basis is None else basis
     spectral = unit_unless_short(times(rows, basis))
-    return graph.with_matrices(x=spectral), spectral
+    return graph.with_x(spectral), spectral
 
 
 def input_weight_by_leave_one_out(

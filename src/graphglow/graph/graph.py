@@ -204,10 +204,10 @@ class Graph:
         vars(changed).update({n: v for n, v in vars(self).items() if n in KEPT})
         return changed
 
-    def with_matrices(self, **computed: Any) -> "Graph":
-        """A copy with another ``x`` or ``adj`` than follow from its features and edges."""
-        changed = replace(self)
-        vars(changed).update({"x": self.x, "adj": self.adj} | computed)
+    def with_x(self, x: Tensor) -> "Graph":
+        """A copy of which GNNs read other features than its own."""
+        changed = self.with_labels()
+        vars(changed)["x"] = x
         return changed
 
 
