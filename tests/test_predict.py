@@ -250,6 +250,9 @@ def test_sets_always_hold_the_predicted_class(found):
     assert conformal_sets(p, tested, y, even, 0.8).tolist() == [[True, False], [False, True]]
     assert conformal_sets(p, tested, y, even, 0.9).tolist() == [[True, True], [False, True]]
     assert conformal_sets(p, tested, y, rare, 0.9).tolist() == [[True, False], [False, True]]
+    tested = torch.tensor([[0.2, 0.8], [0.9, 0.1], [0.5, 0.5], [0.7, 0.3]])
+    uneven = torch.tensor([2.0, 0.4, 0.8, 0.8])  # 0.9, 0.7 and 0.5 weigh 2 of the 2.5 it takes
+    assert conformal_sets(p[:1], tested, y[:4], uneven, 0.5).tolist() == [[True, True]]
 
 
 def test_sets_hold_the_true_class_as_often_as_asked():

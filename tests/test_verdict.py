@@ -52,6 +52,18 @@ def test_edges_are_compared_by_those_that_one_of_the_graphs_has(dropped, added, 
     assert compare_edges(Data(y=y, edge_index=before), after).sign == sign
 
 
+@pytest.mark.parametrize(("nodes", "sign"), [(20, 0), (80, 1)])
+def test_many_edges_of_few_labels_count_for_no_more_than_the_labels(nodes, sign):
+    """40 % of 60 edges, then 60 % of 60 others: 0.2 is 1.3 or 2.2 standard errors."""
+    y, pairs = torch.arange(nodes) % 2, torch.triu_indices(nodes, nodes, 1)
+    same = y[pairs[0]] == y[pairs[1]]
+    within, between = pairs[:, same], pairs[:, ~same]
+    before = torch.cat([within[:, :24], between[:, :36]], 1)
+    after = torch.cat([within[:, 24:60], between[:, 36:60]], 1)
+    found = compare_edges(Data(y=y, edge_index=before), after)
+    assert found[:3] == (0.4, 0.6, sign)
+
+
 @pytest.mark.parametrize(
     ("gained", "lost", "sign"),
     [(0, 0, 0), (5, 0, 0), (6, 0, 1), (0, 6, -1), (15, 25, 0), (25, 10, 1), (10, 25, -1)],

@@ -1,5 +1,6 @@
 """Episodes, training and files of the auditor."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
 from graphglow.auditing.pretraining import episode_evidence, fit_auditor, pretrain_auditor
+from graphglow.auditing.reference_tables import CONTEXT
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.settings import AuditPretrainConfig
@@ -84,6 +86,16 @@ def test_an_auditor_is_saved_and_read(tmp_path):
     assert not any(p.requires_grad for p in again.parameters())
     with pytest.raises(InputError, match="must be a graphglow evidence learner"):
         EvidenceLearner.load(tmp_path / "a.safetensors")
+
+
+def test_nine_of_ten_laplace_variables_lie_in_the_interval():
+    auditor, scores = Auditor().frozen(), torch.linspace(-2, 2, 50)
+    auditor.share.out.zero_()  # whatever the graph, the head says its bias
+    auditor.share.out_bias.copy_(torch.tensor([0.0, -2.5, 0.5]))
+    share, slope = auditor.false_share(scores, scores, scores, torch.zeros(len(CONTEXT)))
+    reach = math.log(10) * (math.log1p(math.exp(-2.5)) + 0.005)
+    assert share == pytest.approx((0.5, 0.5 - reach, 0.5 + reach), abs=1e-4)
+    assert slope == pytest.approx(math.exp(0.5))
 
 
 def test_log_odds_are_shifted_to_a_share():

@@ -1,5 +1,7 @@
 """An edge is no evidence for itself: adding or removing it changes nothing that is said of it."""
 
+import math
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -17,6 +19,7 @@ from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
     build_reference_tables,
+    estimate_false_edge_mix,
     evidence_of,
 )
 from graphglow.graph.graph import known_graph
@@ -73,10 +76,21 @@ def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
         for name, rows in (("own", x), ("one_hop", mean), ("two_hop", wide)):
             expected = cosine(rows[u], rows[v], dim=0)
             torch.testing.assert_close(said[i, RAW.index(name)], expected, atol=1e-5, rtol=1e-4)
-        common = torch.tensor(float(len(near[u] & near[v]))).log1p()
-        torch.testing.assert_close(said[i, RAW.index("common")], common)
-        low = min(len(near[u]), len(near[v]))
-        assert said[i, RAW.index("degree_low")].expm1() == pytest.approx(low, abs=1e-4)
+        both, degree = near[u] & near[v], {n: len(of) for n, of in near.items()}
+        low, high = sorted((degree[u], degree[v]))
+        paths = sum(d * (d - 1) for d in degree.values())
+        by_chance = low * high * paths / sum(degree.values()) ** 2
+        expected = {
+            "common": math.log1p(len(both)),
+            "jaccard": len(both) / max(1, len(near[u] | near[v])),
+            "adamic": math.log1p(sum(1 / math.log(degree[n] + 1) for n in both)),
+            "allocation": math.log(sum(1 / degree[n] for n in both) + 1e-3),
+            "surprise": math.log((len(both) + 0.5) / (by_chance + 0.5)),
+            "degree_low": math.log1p(low),
+            "degree_high": math.log1p(high),
+        }
+        for name, value in expected.items():
+            assert float(said[i, RAW.index(name)]) == pytest.approx(value, abs=1e-4), name
 
 
 def test_evidence_and_context_have_their_names_and_are_finite():
@@ -89,6 +103,24 @@ def test_evidence_and_context_have_their_names_and_are_finite():
         assert tables.context.shape == (len(CONTEXT),)
         assert bool(evidence.isfinite().all() & tables.context.isfinite().all())
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(RAW)
+
+
+def test_the_false_edges_are_counted_and_mostly_by_degree():
+    """The densities of uniform and degree-drawn pairs, and of real edges, are known."""
+    centres = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 6.0]])  # uniform, by degree, real
+    shares = torch.tensor([0.05, 0.25, 0.7])
+    generator = torch.Generator().manual_seed(0)
+    kinds = [torch.full((20_000,), kind) for kind in (0, 1)]
+    kinds.append(torch.multinomial(shares, 20_000, replacement=True, generator=generator))
+
+    def log_odds(kind):
+        at = centres[kind] + torch.randn(len(kind), 2, generator=generator)
+        density = (-(at[:, None] - centres).square().sum(2) / 2).exp()  # [M, 3]
+        return ((density @ shares)[:, None] / density[:, :2]).log()
+
+    mix, share = estimate_false_edge_mix(*(log_odds(kinds[i]) for i in (2, 0, 1)))
+    assert float(share.sigmoid()) == pytest.approx(0.3, abs=0.05)
+    assert float((mix.sigmoid() - 0.1) / 0.8) == pytest.approx(0.7, abs=0.05)  # of the low ones
 
 
 def test_the_fold_of_a_pair_is_spread_evenly():

@@ -10,9 +10,12 @@ from torch_geometric.data import Data
 
 from graphglow.evidence.channels import (
     BLOCK,
+    EXACT_SPREAD,
     FLOOR,
     MOST_LABELS,
     RIDGES,
+    SPREAD_DAMPING,
+    SPREAD_GROUPS,
     TEMPERATURES,
     _best,
     _conjugate_gradients,
@@ -21,6 +24,7 @@ from graphglow.evidence.channels import (
     _primal,
     _spread_rates,
     leave_one_out_mask,
+    leave_one_out_scores,
     ridge_channel,
     spread_channel,
 )
@@ -145,6 +149,16 @@ def test_spread_labels_leave_out_a_nodes_own(labels):
     if labels == 30:
         torch.testing.assert_close(raw[0] / raw[0].sum(), raw[1] / raw[1].sum())
     assert spread_channel(before, before.adj).probabilities.sum(1).allclose(torch.ones(nodes))
+    power, total = torch.eye(nodes)[:, :labels], torch.zeros(nodes, labels)
+    for _ in range(2):  # the first of SPREAD_STEPS
+        power = SPREAD_DAMPING * before.adj.to_dense() @ power
+        total += power
+    group = torch.arange(labels) % (SPREAD_GROUPS if labels > EXACT_SPREAD else labels)
+    total[:labels] *= group[:, None] != group
+    rates = total @ torch.eye(3)[before.classes] / before.counts
+    found, means = _spread_rates(before, before.adj)
+    torch.testing.assert_close(found[0] * means[0], rates)
+    torch.testing.assert_close(means[0], (rates @ before.prior).mean())
 
 
 def test_a_class_with_a_single_label_says_nothing_of_that_node():
@@ -152,6 +166,16 @@ def test_a_class_with_a_single_label_says_nothing_of_that_node():
     channel = ridge_channel(p, p.features)
     torch.testing.assert_close(channel.probabilities[:3], p.prior.expand(3, -1))
     assert channel.scores.tolist() == [0, 0]
+
+
+def test_scores_are_relative_to_the_class_shares_and_shrunk_for_few_labels():
+    p = problem(labels=8)  # 3, 3 and 2 labels
+    probabilities = torch.tensor([[0.5, 0.3, 0.2], [0.2, 0.7, 0.1]]).repeat(20, 1)
+    right = 4 / 8  # nodes 0, 6 and 1, 7 of classes 0 and 1
+    log_p = sum(math.log(probabilities[i, i % 3]) for i in range(8)) / 8
+    entropy = -sum(n / 8 * math.log(n / 8) for n in (3, 3, 2))
+    wanted = [(right - 3 / 8) / (5 / 8) * 8 / 10, (entropy + log_p) / entropy * 8 / 10]
+    assert leave_one_out_scores(p, probabilities).tolist() == pytest.approx(wanted, abs=1e-6)
 
 
 def test_several_ridges_at_once_are_inverted_as_one_by_one(monkeypatch):

@@ -1,17 +1,20 @@
 """Pair evidence and candidates, against the same by hand."""
 
+import pytest
 import torch
+from scipy.optimize import minimize_scalar
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import Data
 
 from graphglow.evidence.candidates import candidate_pairs, with_beliefs
-from graphglow.evidence.context import FIRST_CONTEXT
+from graphglow.evidence.context import FIRST_CONTEXT, labelled_homophily
 from graphglow.evidence.pair_features import (
     FIRST_EVIDENCE,
     GROUPS,
     SECOND_EVIDENCE,
     common_neighbours,
 )
-from graphglow.evidence.rounds import first_round
+from graphglow.evidence.rounds import calibration, first_round
 from graphglow.evidence.views import role_view
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed
@@ -102,3 +105,31 @@ def test_hubs_are_alike_and_leaves_are_alike():
     torch.testing.assert_close(cosine[1, 40], torch.tensor(1.0))
     assert cosine[0, 1] < 0.5
     assert role_view(known_graph(Data(num_nodes=3))).shape == (3, 0)
+
+
+def test_homophily_weighs_pairs_with_two_labels_and_five_at_chance():
+    p = known_graph(graph())
+    pairs = torch.tensor([[0, 0, 1, 2], [3, 1, 5, 40]])  # of one class, of two, of two, unknown
+    weight = torch.tensor([3.0, 1.0, 2.0, 9.0])  # of three pairs: 1.5, 0.5 and 1
+    even = (1 + 5 * p.chance) / (3 + 5) - p.chance
+    assert float(labelled_homophily(p, pairs)) == pytest.approx(even, abs=1e-6)
+    uneven = (1.5 + 5 * p.chance) / (3 + 5) - p.chance
+    assert float(labelled_homophily(p, pairs, weight)) == pytest.approx(uneven, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [30, 150])  # of pairs; they weigh at most twice the 20 labels
+def test_the_calibration_is_where_a_general_optimizer_finds_it(count):
+    p, generator = known_graph(graph()), torch.Generator().manual_seed(1)
+    pairs = torch.triu_indices(20, 20, 1)[:, torch.randperm(190, generator=generator)[:count]]
+    unlabelled = torch.randint(20, 50, (2, 40), generator=generator)
+    log_odds = 1.5 + torch.randn(count + 40, generator=generator).double()
+    same = (p.y[pairs[0]] == p.y[pairs[1]]).double()
+    weight, chance = min(1, 40 / count), torch.tensor(p.chance).double().logit()
+
+    def cost(shift):
+        logits = log_odds[:count] + chance + shift
+        loss = binary_cross_entropy_with_logits(logits, same, reduction="sum")
+        return float(weight * loss) + shift**2 / (2 * 0.7**2)
+
+    found = calibration(p, torch.cat([pairs, unlabelled], 1), log_odds)
+    assert found == pytest.approx(minimize_scalar(cost).x, abs=1e-5)

@@ -70,6 +70,21 @@ def test_a_leak_among_attributes_is_named():
     graphglow.load_graph(graph, columns={"leave_out": "copied"})
 
 
+def test_a_category_of_one_node_says_nothing():
+    frame = table(code=lambda label, rng: np.array([f"c{i}" for i in range(N)]))
+    graphglow.load_graph(frame, columns={"category": "code"})
+
+
+@pytest.mark.parametrize(("train", "looked"), [(30, True), (29, False)])
+def test_a_leak_is_looked_for_from_30_training_nodes_on(train, looked):
+    frame = table(copied=LEAKS["copied"])
+    frame["split"] = np.where(np.arange(N) < train, "train", "val")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        graphglow.load_graph(frame)
+    assert any("'copied'" in str(one.message) for one in caught) is looked
+
+
 def test_a_rare_class_is_no_excuse_to_warn():
     frame = table()
     frame["label"] = (np.arange(N) == 3).astype(int) + (np.arange(N) == 7)

@@ -189,4 +189,7 @@ def test_blending_weighs_current_and_first(eta):
     v, q, k = factors()
     current, first = PivotStructure(q, k), PivotStructure(-q, k)
     expected = eta * current.propagate(v) + (1 - eta) * first.propagate(v)
-    torch.testing.assert_close(BlendedStructure(current, first, eta).propagate(v), expected)
+    blended = BlendedStructure(current, first, eta)
+    torch.testing.assert_close(blended.propagate(v), expected)
+    whole = sum(left @ right.T for left, right in blended.factors())
+    torch.testing.assert_close(whole @ v, expected)
