@@ -115,6 +115,22 @@ def predict_table(groups: Iterable[str], scores: pd.DataFrame) -> str:
     return markdown(["condition", "cells", *scores.columns], lines)
 
 
+def choice() -> str:
+    """Write how a plain GCN does over the input and over each choice of edges."""
+    rows = frame_of("predict_checks.jsonl")
+    rows = rows[rows["check"] == "edges"] if len(rows) else rows
+    if rows.empty:
+        return NO_ROWS
+    table = 100 * rows.pivot_table("accuracy", "target", "method", sort=False)
+    chosen = rows[rows["method"] == "auto"].groupby("target")["chosen"].last()
+    lines = [
+        [target, *(f"{row[name]:.1f}" for name in ("input", "augment", "replace")),
+         f"{row['auto']:.1f} ({chosen[target]})"]
+        for target, row in table.iterrows()
+    ]  # fmt: skip
+    return markdown(["graph", "input", "augment", "replace", "auto"], lines)
+
+
 def predict() -> str:
     """Write accuracy by condition, then what `predict_checks.py` measured."""
     scores = predict_scores()
@@ -383,6 +399,7 @@ def each_graph(rows: pd.DataFrame) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "predict": predict,
+    "choice": choice,
     "predict_short": lambda: predict_table(SHORT, predict_scores()),
     "suite": lambda: standings_table(rows_in(RESULTS / "open_world.jsonl", ["open-world"])),
     "methods": methods,

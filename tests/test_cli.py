@@ -171,8 +171,8 @@ def test_refine_writes_every_format(run, tmp_path, suffix):
 
 def test_refine_prunes_only_or_adds_only(run, tmp_path):
     words = ["refine", "--target", "wine", "--out", tmp_path / "g.csv", "--overwrite", "--json"]
-    assert run(*words, "--no-add").json["added"] == 0
-    assert run(*words, "--no-drop").json["dropped"] == 0
+    assert run(*words, "--edges", "prune").json["added"] == 0
+    assert run(*words, "--edges", "augment").json["dropped"] == 0
 
 
 def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tmp_path):
@@ -273,10 +273,10 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         ("pretrain --sources wine --out l.st --resume", "--kind paper"),
         ("pretrain --kind nonsense --sources wine --out l.st", "--kind must be one of"),
         ("fit --method gnc --target wine", "(nearest: gcn"),
-        ("refine --out g.csv", "--target or --result"),
+        ("refine --out g.csv", "--target"),
         ("refine --target wine --out g.csv --min-probability 2", "min_probability"),
         ("refine --target wine --out g.xlsx", ".graphml"),
-        ("refine --result r.st --out g.csv --seed 3 --no-add", "--add, --seed has no effect"),
+        ("refine --target wine --out g.csv --edges some", "--edges"),
         ("refine --target wine --out g.csv --predictions ./g.csv", "one file"),
         ("refine --target wine --learner paper --out g.csv", "evidence learner"),
         ("predict", "--target or --saved"),

@@ -78,18 +78,6 @@ def test_bad_new_nodes_are_refused(run, home, tmp_path):
     assert not (tmp_path / "q.csv").exists()
 
 
-# A graph of a saved transfer
-
-
-def test_the_graph_of_a_saved_transfer_has_about_as_many_edges(run, home, tmp_path):
-    words = ["refine", "--result", home / "r.st", "--out", tmp_path / "g.csv", "--json"]
-    facts = run(*words).json
-    usual = round(2 * facts["input_edges"] / facts["nodes"])
-    assert facts["top_k"] == usual + 1  # and itself
-    assert facts["refined_edges"] > 0
-    assert run(*words, "--no-self-loops", "--overwrite").json["top_k"] == usual
-
-
 # Why a pair
 
 

@@ -8,6 +8,8 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
+from graphglow.graph import synthetic_graph
+from graphglow.graph.split import with_random_split
 from graphglow.refine import EDGES, input_edges
 
 
@@ -18,7 +20,7 @@ def wine():
 
 @pytest.fixture(scope="module")
 def refined(wine):
-    return graphglow.refine(wine, device="cpu")
+    return graphglow.refine(wine, device="cpu", edges="replace")
 
 
 def test_it_is_a_graph_with_the_nodes_of_the_input(wine, refined):
@@ -78,7 +80,7 @@ def test_instant_predictions_are_probabilities_and_good_ones(refined):
 def test_no_label_outside_of_the_training_nodes_is_read(wine, refined):
     other = wine.clone()
     other.y = torch.where(wine.train_mask, wine.y, (wine.y + 1) % 3)
-    again = graphglow.refine(other, device="cpu")
+    again = graphglow.refine(other, device="cpu", edges="replace")
     assert all(torch.equal(again[name], refined[name]) for name in EDGES)
     assert torch.equal(again.class_probability, refined.class_probability)
 
@@ -94,14 +96,14 @@ def test_without_labels_there_is_a_graph_and_no_prediction(wine):
 
 
 def test_edges_below_a_probability_are_left_out(wine, refined):
-    sure = graphglow.refine(wine, device="cpu", min_probability=0.9)
+    sure = graphglow.refine(wine, device="cpu", edges="replace", min_probability=0.9)
     assert float(sure.edge_probability.min()) >= 0.9
     assert sure.edge_index.shape[1] == int((refined.edge_probability >= 0.9).sum())
 
 
 def test_a_graph_without_an_edge_left_is_not_better(wine, refined):
     with pytest.warns(graphglow.InputWarning, match="no edges are left"):
-        none = graphglow.refine(wine, device="cpu", min_probability=1)
+        none = graphglow.refine(wine, device="cpu", edges="replace", min_probability=1)
     assert none.edge_index.shape[1] == 0
     assert none.verdict == (
         "cannot tell: no edges are left, as none is above chance and reaches min_probability 1"
@@ -179,7 +181,7 @@ def test_the_verdict_on_noise_is_not_that_it_is_better():
 
 
 def test_what_is_as_it_was_is_not_better(wine):
-    kept = graphglow.refine(wine, device="cpu", add=False, drop=False)
+    kept = graphglow.refine(wine, device="cpu", edges="keep")
     assert kept.verdict == "no change: every edge is as it was"
 
 
@@ -187,7 +189,7 @@ def test_weights_may_be_a_column_and_weightless_edges_are_none(wine):
     some = wine.clone()
     across = wine.y[wine.edge_index[0]] != wine.y[wine.edge_index[1]]
     some.edge_weight = (~across).float()[:, None]
-    made = graphglow.refine(some, device="cpu")
+    made = graphglow.refine(some, device="cpu", edges="replace")
     assert re.search(r"against 100.0% of \d+ of the input's", made.verdict)
     assert input_edges(some) < input_edges(wine)
     assert graphglow.explain_pair(some, 0, 1, device="cpu").probability > 0
@@ -200,10 +202,12 @@ def test_a_worse_graph_is_said_once(wine, run, tmp_path):
     best.x = torch.randn(wine.x.shape, generator=torch.Generator().manual_seed(0))
     graphglow.write_graph(best, tmp_path / "best.pt")
     words = ["--target", tmp_path / "best.pt", "--out", tmp_path / "o.pt", "--device", "cpu"]
-    _, out, err = run("refine", *words, "--learner", "untrained", "--top-k", "60", "--no-drop")
+    _, out, err = run(
+        "refine", *words, "--learner", "untrained", "--top-k", "60", "--edges", "augment"
+    )
     assert (out + err).count("worse:") == 1
     with pytest.warns(graphglow.InputWarning, match="worse: .* against 100.0% of"):
-        graphglow.refine(best, "untrained", top_k=60, device="cpu", drop=False)
+        graphglow.refine(best, "untrained", top_k=60, device="cpu", edges="augment")
 
 
 def test_most_edges_left_out_are_said(wine):
@@ -211,17 +215,48 @@ def test_most_edges_left_out_are_said(wine):
     edges = torch.randint(178, (2, 700), generator=draw)
     given = Data(x=wine.x, y=wine.y, edge_index=edges, train_mask=wine.train_mask, split="given")
     with pytest.warns(graphglow.InputWarning, match=r"\d+ of your \d+ edges are left out"):
-        made = graphglow.refine(given, device="cpu")
+        made = graphglow.refine(given, device="cpu", edges="replace")
     assert int(made.edge_in_input.sum()) < input_edges(given)
 
 
 def test_only_pruned_and_only_grown(wine):
     old = {tuple(pair) for pair in wine.edge_index.T.tolist() if pair[0] != pair[1]}
-    pruned = graphglow.refine(wine, device="cpu", add=False)
+    pruned = graphglow.refine(wine, device="cpu", edges="prune")
     assert {tuple(pair) for pair in pruned.edge_index.T.tolist()} < old
-    grown = graphglow.refine(wine, device="cpu", drop=False)
+    grown = graphglow.refine(wine, device="cpu", edges="augment")
     assert {tuple(pair) for pair in grown.edge_index.T.tolist()} > old
-    assert (grown.edge_weight > 0).all()
+    assert (grown.edge_weight[grown.edge_in_input] >= 1).all()
+
+
+def drawn(homophily: float, **more) -> Data:
+    """A graph whose edges join classes that often; its features say little by themselves."""
+    settings = {"num_nodes": 300, "num_classes": 3, "average_degree": 10.0, "feature_noise": 2.0}
+    return with_random_split(synthetic_graph(homophily=homophily, seed=5, **settings | more), 0)
+
+
+def fraud() -> Data:
+    """Few frauds who deal with each other; the others deal with anybody."""
+    draw = torch.Generator().manual_seed(0)
+    y = (torch.rand(600, generator=draw) < 0.06).long()
+    rare = y.nonzero()[:, 0]
+    among = rare[torch.randint(len(rare), (2, 2 * len(rare)), generator=draw)]
+    edges = torch.cat([among, torch.randint(600, (2, 900), generator=draw)], 1)
+    x = torch.randn(600, 8, generator=draw)
+    return with_random_split(Data(x=x, y=y, edge_index=edges, num_nodes=600), 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "choices"),
+    [(fraud(), {"keep", "augment"}), (drawn(0.9), {"keep", "augment"}), (drawn(0.33), {"replace"})],
+    ids=["fraud", "clean", "useless edges"],
+)
+def test_leave_one_out_chooses_what_becomes_of_the_edges(data, choices):
+    made = graphglow.refine(data, device="cpu")
+    assert made.choice in choices
+    same = graphglow.refine(data, device="cpu", edges=made.choice)
+    assert torch.equal(made.edge_index, same.edge_index)
+    if made.choice != "replace":
+        assert int(made.edge_in_input.sum()) == 2 * input_edges(data)
 
 
 def test_a_node_keeps_about_as_many_edges_as_the_graph_has(wine, refined):

@@ -15,7 +15,8 @@ from graphglow import device
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck, epoch_score
-from graphglow.graph import check_graph
+from graphglow.graph import check_graph, synthetic_graph
+from graphglow.graph.split import with_random_split
 from graphglow.pretrained import load_learner
 from graphglow.result import RefinedEdges, TransferResult
 from graphglow.settings import TransferConfig
@@ -324,3 +325,12 @@ def test_too_little_memory_is_said_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr(device, "free_bytes", lambda device: 100)
     with pytest.raises(InputError, match=r"training must fit in memory.*a smaller --hidden"):
         transfer(few(), config=config())
+
+
+def test_it_trains_over_the_graph_that_refine_makes():
+    data = with_random_split(synthetic_graph(num_nodes=90, homophily=0.7, seed=4), 0)
+    result = transfer(data, epochs=2, top_k=5)
+    refined = graphglow.refine(data, top_k=5)
+    trained_over = torch.cat([result.edges.edge_index, result.edges.edge_index.flip(0)], 1)
+    wanted = {tuple(pair) for pair in refined.edge_index.T.tolist()}
+    assert {tuple(pair) for pair in trained_over.T.tolist()} == wanted

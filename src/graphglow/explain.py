@@ -265,7 +265,7 @@ def explain_pair(
     data = as_graph(data, need_labels=False)
     places = pair_places(data, u, v)  # what is wrong is said before the graph is refined
     refined, order = run_frozen(found, data, seed=seed, device=device)
-    kept = choose_edges(refined).edge_index
+    kept = choose_edges(refined)[0].edge_index
     first, second = order.cpu().argsort()[places].tolist()
     named = own_ids(data, refined.num_nodes)
     ids = [named[i] for i in order.tolist()]

@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, in_unit_interval, one_of, true_or_false
+from graphglow.checks import at_least, in_unit_interval, one_of
 from graphglow.errors import InputError
+from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
 from graphglow.graph.check import edges_were_made, without_edges
-from graphglow.graph.graph import undirected_edges
+from graphglow.graph.graph import normalised_adjacency, undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
+from graphglow.linalg.rows import times, unit_
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.verdict import (
@@ -32,6 +34,15 @@ from graphglow.verdict import (
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps where the input has none to count."""
+EdgeChoice = Literal["auto", "keep", "augment", "prune", "replace"]
+WORDS = {
+    "keep": "your edges are kept as they are",
+    "augment": "your edges are kept, others are added",
+    "prune": "edges are left out, none is added",
+    "replace": "edges are left out and others are added",
+}
+KEPT_WEIGHT = 1.0
+"""Least weight of an edge of the input where all of them are kept: what it had there."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
 
 
@@ -43,7 +54,8 @@ class RefinedData(Data):  # type: ignore[misc]
         edge_probability [E] that both ends are of one class; edge_in_input [E];
         class_probability [N, C], absent without labels
 
-    ``verdict`` says in one line whether this is better than the input, and by how much;
+    ``verdict`` says in one line whether this is better than the input, and by how much; ``choice``
+    which choice of edges it is (``keep``, ``augment``, ``prune`` or ``replace``) and
     ``search`` how the nearest nodes were found: ``exact``, or in how many of how many lists.
     Predictions do not depend on the edges that are kept.
     """
@@ -88,8 +100,7 @@ def refine(
     *,
     top_k: int | None = None,
     min_probability: float = 0.0,
-    add: bool = True,
-    drop: bool = True,
+    edges: EdgeChoice = "auto",
     seed: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     workers: int | None = None,
@@ -97,11 +108,10 @@ def refine(
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
-    Edges are the strongest pairs, joined in the input or not, that are more likely of one class
-    than two random nodes: by default as many as the input has edges, so that input edges above
-    chance may be left out too. Only labels of training nodes are read, and those of validation
-    nodes for the ``verdict``. A bad verdict is an :class:`InputWarning`, and so is leaving out more
-    than half of the edges that you gave.
+    Every edge, and every promising pair without one, gets the probability that both ends are of
+    one class. Which of them make the new graph is chosen by ``edges``. Only labels of training
+    nodes are read, and those of validation nodes for the ``verdict``. A bad verdict is an
+    :class:`InputWarning`, and so is leaving out more than half of the edges that you gave.
 
     Args:
         data: The graph: a ``Data``, of which features, edges, labels and a split may each be
@@ -111,9 +121,13 @@ def refine(
         top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
             default as many edges are kept as the input has: each node's strongest, then each one's
             second, and so on; the strongest of every node even if that is more.
-        min_probability: Leave out edges below this probability too; with ``drop=False``, new ones.
-        add: False: no edge is added.
-        drop: False: all edges of the input are kept.
+        min_probability: Leave out edges below this probability too; where all edges of the input
+            are kept, new ones.
+        edges: ``"replace"``: the strongest pairs that are likelier of one class than two random
+            nodes, joined in the input or not. ``"augment"``: these and all edges of the input.
+            ``"prune"``: the edges of the input that are among them. ``"keep"``: the edges of the
+            input. ``"auto"``: keep, augment or replace, whichever predicts the labels best by
+            leave-one-out; augment where there are no labels.
         seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
         workers: Ray workers that share the work, on CPUs; None: this process alone. The result is
@@ -125,15 +139,14 @@ def refine(
         A PyG ``Data`` with the nodes of ``data``, and instant predictions.
     """
     in_unit_interval("min_probability", min_probability)
-    true_or_false("add", add)
-    true_or_false("drop", drop)
+    one_of("edges", edges, ("auto", *WORDS))
     seed = at_least("seed", seed, 0)
     if top_k is not None:
         at_least("top_k", top_k, 1)
     frozen = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
     graph, order = run_frozen(frozen, data, seed=seed, device=device, workers=workers, ray=ray)
-    kept = choose_edges(graph, top_k, min_probability, add=add, drop=drop)
+    kept, chosen = choose_edges(graph, edges, top_k, min_probability)
     refined = RefinedData(**without_edges(data.clone()).to_dict())
     for name in EDGES:
         refined[name] = getattr(kept, name).cpu()
@@ -144,34 +157,68 @@ def refine(
     verdict = _verdict(data, refined, _accuracies(graph, data, order), min_probability)
     given, dropped = graph.input_edges, graph.input_edges - int(refined.edge_in_input.sum()) // 2
     if 2 * dropped > given and refined.num_edges and not edges_were_made(data):
-        left_out = f"{dropped:,} of your {given:,} edges are left out (drop=False keeps them)"
+        left_out = f'{dropped:,} of your {given:,} edges are left out (edges="augment" keeps them)'
         verdict = Verdict(f"{verdict.sentence}; {left_out}", True)
     verdict.warn()
-    refined.verdict, refined.search = verdict.sentence, graph.search
+    refined.verdict, refined.search, refined.choice = verdict.sentence, graph.search, chosen
     return refined
 
 
 def choose_edges(
     graph: RefinedGraph,
+    edges: EdgeChoice = "auto",
     top_k: int | None = None,
     min_probability: float = 0.0,
-    *,
-    add: bool = True,
-    drop: bool = True,
+) -> tuple[RefinedGraph, EdgeChoice]:
+    """Keep the edges of a refined graph that :func:`refine` is asked for; say which choice it was.
+
+    ``auto`` takes the choice over which labels are predicted best: by ridge regression on two-hop
+    means of the features, a linear GNN, or by label spreading where there are no features. The
+    measure is the leave-one-out log-loss, and the input is kept if none is better.
+    """
+    if edges != "auto":
+        return _edges_of(graph, edges, top_k, min_probability), edges
+    if graph.input_edges == 0:
+        return _edges_of(graph, "replace", top_k, min_probability), "replace"
+    if len(graph.graph.seen) < 2:
+        return _edges_of(graph, "augment", top_k, min_probability), "augment"
+    choices: tuple[EdgeChoice, ...] = ("keep", "augment", "replace")
+    kept = {choice: _edges_of(graph, choice, top_k, min_probability) for choice in choices}
+    gains = {choice: _log_loss_gain(one) for choice, one in kept.items()}
+    best = max(choices, key=lambda choice: gains[choice])
+    return kept[best], best
+
+
+def _edges_of(
+    graph: RefinedGraph, edges: EdgeChoice, top_k: int | None, min_probability: float
 ) -> RefinedGraph:
-    """Keep the edges of a refined graph that :func:`refine` is asked for."""
-    if not drop:
-        graph = replace(graph, edges=torch.cat([graph.edges, graph.dropped()]))
-    if not add:
-        graph = graph.only(graph.pair_in_input[graph.edges])
+    if edges == "keep":
+        given = graph.pair_in_input.nonzero()[:, 0]
+        return replace(graph, edges=given, least_weight=KEPT_WEIGHT)
+    best = graph if edges != "prune" else graph.only(graph.pair_in_input[graph.edges])
     if top_k is not None or graph.input_edges == 0:
-        kept = (graph.ranks() < (top_k or WITHOUT_EDGES)).any(0)
-    elif add:
-        kept = _best_first(graph)
+        kept = (best.ranks() < (top_k or WITHOUT_EDGES)).any(0)
+    elif edges == "prune":
+        kept = torch.ones_like(best.edges, dtype=torch.bool)
     else:
-        kept = torch.ones_like(graph.edges, dtype=torch.bool)
-    kept &= graph.pair_probability[graph.edges] >= min_probability
-    return graph.only(kept if drop else kept | graph.pair_in_input[graph.edges])
+        kept = _best_first(best)
+    best = best.only(kept & (best.pair_probability[best.edges] >= min_probability))
+    if edges != "augment":
+        return best
+    given = graph.pair_in_input.nonzero()[:, 0]
+    both = torch.unique(torch.cat([best.edges, given]))
+    return replace(best, edges=both, least_weight=KEPT_WEIGHT)
+
+
+def _log_loss_gain(kept: RefinedGraph) -> float:
+    """How far the labels can be told over a graph whose edges count alike, by leave-one-out."""
+    ones = torch.ones(kept.edge_index.shape[1], device=kept.edge_index.device)
+    adjacency = normalised_adjacency(kept.edge_index, ones, kept.num_nodes)
+    x = kept.known.views["x"]
+    if x.shape[1] == 0:
+        return float(spread_channel(kept.graph, adjacency).scores[1])
+    twice = unit_(times(adjacency, times(adjacency, x)))
+    return float(ridge_channel(kept.graph, twice).scores[1])
 
 
 def _best_first(graph: RefinedGraph) -> Tensor:

@@ -27,7 +27,6 @@ from graphglow.device import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.views import link_rows
 from graphglow.gnn import FixedStructure
 from graphglow.gnn.train import (
@@ -40,11 +39,12 @@ from graphglow.gnn.train import (
     freeze,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
-from graphglow.graph.check import edges_were_made, without_edges
+from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, last_refinement, train_under
+from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import RefinedEdges, TransferResult, with_known_classes
 from graphglow.settings import PaperConfig, TransferConfig
@@ -176,10 +176,9 @@ def _over_refined(
     device, name = resolve_device(config.device), str(data.get("name", "graph"))
     needed = 16 * config.num_layers * config.hidden * int(data.num_nodes or 0)  # of a GNN's layers
     check_fits("training", needed, name, device, f" ({NARROWER})")
-    with out_of_memory_hint(f"refining {name}", "a smaller graph"):
-        refined = refined_by(learner, data, config.seed, device)
-        kept = refined.only((refined.ranks() < config.top_k).any(0))  # by either of its ends
-        edges = RefinedEdges(kept.edge_index, kept.edge_weight)
+    refined, order = run_frozen(learner, data, seed=config.seed, device=config.device)
+    kept = refined.only((refined.ranks() < config.top_k).any(0))  # by either of its ends
+    edges = RefinedEdges(order.to(device)[kept.edge_index], kept.edge_weight)
     graph = with_known_classes(training_graph(data), data)
     graph, spectral = _with_spectral_features(data, graph.to(device), config.seed)
     weights, chosen_by = INPUT_WEIGHTS, "validation"
@@ -209,15 +208,6 @@ def _over_refined(
         "against_input": against_input,
         "train_seconds": seconds,
     }
-
-
-def refined_by(
-    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
-) -> RefinedGraph:
-    """Refine a checked graph; edges that were made for want of any are no evidence."""
-    if data.get("knn_graph", False):
-        data = without_edges(copy.copy(data))
-    return learner.refine(data, seed=seed, device=device)
 
 
 def _train(

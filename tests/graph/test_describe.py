@@ -50,7 +50,7 @@ def test_every_count_is_of_each_edge_once():
     count = data.edge_index.shape[1] // 2
     assert graphglow.describe(clean)["edges"] == count
     assert f" of {count:,} edges " in repr(graphglow.audit(clean, missing=False))
-    grown, same = graphglow.refine(clean, drop=False), graphglow.refine(clean, add=False)
+    grown, same = (graphglow.refine(clean, edges=choice) for choice in ("augment", "prune"))
     assert grown.to_frame().in_input.sum() == count
     for made in (grown, same):
         assert len(made.to_frame()) == graphglow.describe(made)["edges"]

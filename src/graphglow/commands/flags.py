@@ -35,9 +35,6 @@ AUDITOR = "The auditor: audit, which comes with the package, or a file from grap
 RAW_FILES = "Folder of the named graphs' raw files."
 SHOWN_DEFAULT = "(default: $GRAPHGLOW_DATA, else data/)"
 GraphName = Annotated[str, arg(help=GRAPH, metavar="NAME|FILE")]
-GraphOrResult = Annotated[
-    str | None, arg(help=GRAPH, metavar="NAME|FILE", help_behavior_hint="(or --result)")
-]
 GraphOrSaved = Annotated[
     str | None, arg(help=GRAPH, metavar="NAME|FILE", help_behavior_hint="(or --saved)")
 ]

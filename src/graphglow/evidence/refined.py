@@ -34,8 +34,6 @@ if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
 
 PAIRS = 2**20  # looked up at once
-LEAST_WEIGHT = 0.01
-"""Of an edge at or below chance that is kept all the same: a weight of 0 would be no edge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +65,8 @@ class RefinedGraph:
     """What this graph's labels change in the predictor's weights: [1 + folds, V + 1]."""
     shares: Tensor | None = None
     """Estimated share of each class that has a label, among all nodes: [C]."""
+    least_weight: float = 0.0
+    """Of an edge of the input, whatever the evidence says of it."""
 
     @property
     def graph(self) -> Graph:
@@ -135,8 +135,9 @@ class RefinedGraph:
 
     def weights(self) -> Tensor:
         """Weight of each edge, by its log-odds over chance: [K]."""
-        odds = self.pair_log_odds[self.edges]
-        return torch.where(odds > 0, weights_of(odds), LEAST_WEIGHT)
+        weight = weights_of(self.pair_log_odds[self.edges])
+        floor = self.least_weight * self.pair_in_input[self.edges]
+        return torch.maximum(weight, floor)
 
     def only(self, kept: Tensor) -> "RefinedGraph":
         """Keep some of the edges: [K] of bool."""

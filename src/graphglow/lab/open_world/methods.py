@@ -27,7 +27,7 @@ from graphglow.linalg.neighbours import knn_edges
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
-from graphglow.transfer import refined_by, transfer
+from graphglow.transfer import transfer
 
 METHOD_TITLES = {
     "gcn": "GCN",
@@ -187,7 +187,7 @@ def refine_pool(
     """Refine a graph, and predict it, with the labels of ``known`` nodes [N], or of the pool."""
     pooled = data.clone()
     pooled.train_mask = data.train_mask | data.val_mask if known is None else known
-    return refined_by(learner, pooled, seed, resolve_device(device))
+    return learner.refine(pooled, seed=seed, device=resolve_device(device))
 
 
 def untrained_like(learner: EvidenceLearner, seed: int) -> EvidenceLearner:
