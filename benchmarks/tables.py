@@ -143,6 +143,8 @@ def predict() -> str:
     if len(rows):
         rows = rows.drop_duplicates(["check", "target", "seed", "method"], keep="last")
     for check, own in rows.groupby("check", sort=False) if len(rows) else ():
+        if check == "edges":
+            continue  # a table of its own, beside refine
         parts.append(check_table(str(check), own))
     return "\n".join(parts)
 
