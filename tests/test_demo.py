@@ -133,7 +133,7 @@ def test_dropped_own_is_of_the_graphs_own_edges(monkeypatch):
     data = add_edges(given, 0.5, seed=1)
     kept = sorted(undirected(data.edge_index))[::3]
     left = Data(edge_index=torch.tensor(kept).T)
-    monkeypatch.setattr(demo, "refine", lambda known, device: left)
+    monkeypatch.setattr(demo, "refine", lambda known, edges, device: left)
     refined = before_and_after(data, "small", given.edge_index)
     own = undirected(given.edge_index)
     injected = undirected(data.edge_index) - own

@@ -158,10 +158,10 @@ def test_a_name_or_table_without_a_split_gives_every_label():
     ("change", "settings", "rule"),
     [
         ({"y": None}, {}, "predict needs labels, and this graph has no y"),
-        ({"y": torch.zeros(120).long()}, {}, "at least two classes, but all .* are of class 0"),
-        ({"y": torch.full((120,), -1)}, {}, "at least two classes, but there are none"),
+        ({"y": torch.zeros(120).long()}, {}, "two classes or more, but all .* are of class 0"),
+        ({"y": torch.full((120,), -1)}, {}, "two classes or more, but there are none"),
         ({"train_mask": torch.zeros(120).bool()}, {}, "there are none"),
-        ({}, {"labels": "all"}, "labels must be one of train, train\\+val"),
+        ({}, {"labels": "some"}, "labels must be one of train, train\\+val, all"),
         ({}, {"coverage": 1.0}, "coverage must lie between 0 and 1"),
         ({}, {"coverage": "most"}, "coverage must be a number"),
         ({}, {"seed": -1}, "seed must be >= 0"),
@@ -175,6 +175,12 @@ def test_what_is_refused(change, settings, rule):
         run(data, **settings)
     with pytest.raises(InputError, match="is no graph"):
         run(3)
+
+
+def test_all_labels_are_at_work_whatever_the_masks(found):
+    every = run(found.data, labels="all")
+    assert every.labelled.tolist() == (found.data.y >= 0).tolist()
+    assert f"{len(found.data.y)} of {len(found.data.y)} labels" in str(every)
 
 
 def test_leave_one_out_accuracy_has_an_interval(found):

@@ -258,7 +258,7 @@ def before_and_after(data: Data, name: str, own_edges: Tensor, device: Device = 
     known.train_mask, known.val_mask = data.train_mask | data.val_mask, data.val_mask & False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # the page says it
-        refined = refine(known, device=device)
+        refined = refine(known, edges="replace", device=device)
     own, given, left = (
         pair_numbers(edges.cpu(), data.num_nodes)
         for edges in (own_edges, data.edge_index, refined.edge_index)

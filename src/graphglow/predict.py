@@ -49,7 +49,7 @@ from graphglow.scores import (
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
 
-LABELS = ("train", "train+val")
+LABELS = ("train", "train+val", "all")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -274,7 +274,8 @@ class Prediction:
         nodes, labels = len(self.labelled), int(self.labelled.sum())
         classes = len(self.data.y[self.labelled].unique())
         lines = [
-            f"Prediction of {nodes:,} nodes: {classes} classes, {labels:,} labels, nothing trained",
+            f"Prediction of {nodes:,} nodes: {classes} classes, {labels:,} of "
+            f"{int((self.data.y >= 0).sum()):,} labels at work, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
         if _known_in(self.data, "test") is not None:
@@ -290,7 +291,7 @@ def predict(
     data: Any,
     learner: LearnerName = UNIVERSAL,
     *,
-    labels: Literal["train", "train+val"] = "train",
+    labels: Literal["train", "train+val", "all"] = "train",
     coverage: float | None = None,
     seed: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -304,9 +305,9 @@ def predict(
             :func:`graphglow.load_graph` takes. At least two classes need a label.
         learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
             learner itself.
-        labels: The labels to use: ``"train"``, those in ``train_mask``, or all known labels
-            (``y >= 0``) if there is no mask; ``"train+val"``, those in ``val_mask`` too. Others
-            are never read.
+        labels: The labels to use: ``"train"``, those in ``train_mask``, or all known labels where
+            there is no mask; ``"train+val"``, those in ``val_mask`` too; ``"all"``, every known
+            label, also where :func:`load_graph` drew a split. Others are never read.
         coverage: Also return a set of classes for each node, which contains the true one with this
             probability, such as 0.9 (split conformal prediction from leave-one-out scores).
         seed: Seeds the random projections, and the untrained control.
@@ -385,6 +386,8 @@ def _graph(source: Any) -> Data:
         )
     if data.get("x") is None and isinstance(data.y, Tensor):
         data.num_nodes = len(data.y)  # which PyG would guess from the edges
+    if not data.num_nodes:
+        raise InputError("predict needs a graph with nodes, and this one has none.")
     names = data.get("class_names")
     data.y = checked_labels(data.y, int(data.num_nodes), names)
     return data
@@ -401,6 +404,8 @@ def given_labels(data: Data, labels: str) -> Tensor:
             "every label in train_mask is used, or every known label if there is no mask."
         )
     known: Tensor = data.y >= 0
+    if labels == "all":
+        masks = {}
     val, test = (masks.get(name, torch.zeros_like(known)) for name in ("val_mask", "test_mask"))
     given = known & masks.get("train_mask", ~(val | test))
     if labels == "train+val":
@@ -411,7 +416,8 @@ def given_labels(data: Data, labels: str) -> Tensor:
         count = int(given.sum())
         got = f"all {count} are of class {names[classes[0]]}" if classes else "there are none"
         raise InputError(
-            f"predict needs given labels of at least two classes, but {got}. Label nodes of "
-            "another class in y, and put them in train_mask if there is one."
+            f"predict needs given labels of two classes or more, but {got}. Known classes are in y "
+            "of a Data (-1: unknown), or in a label column, which may have another name: "
+            '--columns label=NAME (in Python columns={"label": "NAME"}).'
         )
     return given

@@ -138,6 +138,7 @@ def test_no_columns():
     assert encode(pd.DataFrame(index=range(3)))[0].shape == (3, 0)
 
 
+@pytest.mark.filterwarnings("ignore:.* are -1, which means unlabelled")
 @pytest.mark.parametrize(
     ("labels", "y", "names"),
     [
@@ -165,3 +166,8 @@ def test_what_is_no_class(bad):
     said = f"Labels in l are text or whole numbers from 0 (-1 or blank: unlabelled), not '{bad}'"
     with pytest.raises(InputError, match=re.escape(said)):
         encode_labels([0, 1, bad], "l")
+
+
+def test_a_label_that_means_unknown_is_pointed_out():
+    with pytest.warns(InputWarning, match=r"'\?' in labels counts as a class"):
+        encode_labels(["a", "?", "b"], "labels")

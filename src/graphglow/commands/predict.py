@@ -18,7 +18,7 @@ def predict(
     working: flags.Working,
     target: flags.GraphOrSaved = None,
     out: flags.OptionalFile = None,
-    labels: Literal["train", "train+val"] = "train",
+    labels: Literal["train", "train+val", "all"] = "train",
     coverage: flags.OptionalFloat = None,
     learner: flags.LearnerName = "universal",
     save: flags.OptionalFile = None,
@@ -41,7 +41,7 @@ def predict(
 
     Args:
         out: Where to write ids, predicted classes and probabilities (.csv or .parquet).
-        labels: Which labels are given: train, or train+val, those of validation nodes too.
+        labels: Which labels are given: train; train+val, those of validation nodes too; or all.
         coverage: Also write a set of classes for each node that holds the true one with this
             probability, such as 0.9.
         save: Where to write the prediction (.safetensors), for new nodes to come.

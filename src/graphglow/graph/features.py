@@ -31,6 +31,8 @@ LARGEST = 1e38
 """Magnitude of a number that float32 still holds."""
 FEWEST_ROWS, MOST_ROWS = 30, 5000
 """Training nodes on which a leak is looked for: of fewer nothing can be said."""
+UNKNOWN = ("?", "-", "unknown", "unlabelled", "unlabeled")
+"""Labels that more often mean that none is known."""
 LEAK_ACCURACY = 0.98
 LEAK_ERRORS = 0.2
 """A leak makes at most this share of the errors that the majority class makes."""
@@ -218,7 +220,12 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
                 f"{classes[bad].iloc[0][:40]!r} in row {classes.index[bad][0] + 1}. Cut a number "
                 "that is to be predicted into classes, as pandas.qcut does."
             )
+        if bool((number < 0).any()):
+            warn(f"{int((number < 0).sum())} labels in {what} are -1, which means unlabelled")
         classes = number.astype(np.int64)[number >= 0]
+    odd = classes[classes.astype(str).str.strip().str.lower().isin(UNKNOWN)]
+    if len(odd):
+        warn(f"{odd.iloc[0]!r} in {what} counts as a class; leave it blank if it means unlabelled")
     codes, names = pd.factorize(classes, sort=True)
     y = np.full(len(text), -1, dtype=np.int64)
     y[classes.index] = codes

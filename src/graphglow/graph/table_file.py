@@ -74,7 +74,9 @@ def one_sentence(rule: str) -> Iterator[None]:
         raise
     except Exception as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if "weights_only" in line or "pickle" in line:  # advice to read the file unsafely
+        if (
+            "weights_only" in line or "eights only" in line or "pickle" in line
+        ):  # advice to read the file unsafely
             raise InputError(rule) from error
         raise InputError(f"{rule} ({line:.200})") from error
 
