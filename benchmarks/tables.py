@@ -131,13 +131,15 @@ def choice() -> str:
     return markdown(["graph", "input", "augment", "replace", "auto"], lines)
 
 
+def beside_rivals() -> pd.DataFrame:
+    """Add methods that validate on half of the same labels, from the open-world suite."""
+    others = suite_scores(rows_in(RESULTS / "open_world.jsonl", ["open-world"]))
+    return predict_scores().join(others[[*RIVALS]].rename(columns=RIVALS))
+
+
 def predict() -> str:
     """Write accuracy by condition, then what `predict_checks.py` measured."""
-    scores = predict_scores()
-    if scores.empty:
-        return NO_ROWS
-    others = suite_scores(rows_in(RESULTS / "open_world.jsonl", ["open-world"]))
-    scores = scores.join(others[[*RIVALS]].rename(columns=RIVALS))
+    scores = beside_rivals()
     rows = frame_of("predict_checks.jsonl")
     parts = [predict_table(CONDITIONS, scores)]
     if len(rows):
@@ -402,7 +404,7 @@ def each_graph(rows: pd.DataFrame) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "predict": predict,
     "choice": choice,
-    "predict_short": lambda: predict_table(SHORT, predict_scores()),
+    "predict_short": lambda: predict_table(SHORT, beside_rivals().drop(columns=INSTANT)),
     "suite": lambda: standings_table(rows_in(RESULTS / "open_world.jsonl", ["open-world"])),
     "methods": methods,
     "citation": lambda: competitors(CITATION),

@@ -116,7 +116,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         known = copy.copy(data)
         if not self.use_labels or not _has_labels(data, MASKS[:1]):
             known.pop("y", None)
-        refined = refine(known.cpu(), self.learner, top_k=self.top_k)
+        refined = refine(known.cpu(), self.learner, edges="replace", top_k=self.top_k)
         new = ~refined.edge_in_input if augment else slice(None)
         return refined.edge_index[:, new], refined.edge_weight[new]
 

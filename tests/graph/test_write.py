@@ -59,7 +59,7 @@ def test_tables_hold_the_users_own_ids(suffix, graph, tmp_path):
 
 def test_a_written_edge_table_reads_as_the_edges_of_a_folder(graph, tmp_path):
     write_graph(graph, tmp_path / "edges.csv")
-    rows = [f"n{i},{c},{i}" for i, c in enumerate(graph.y.tolist())]
+    rows = [f"n{i},{c if c >= 0 else ''},{i}" for i, c in enumerate(graph.y.tolist())]
     (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f", *rows]))
     back = load_graph(tmp_path)
     assert torch.equal(back.edge_index, graph.edge_index)
