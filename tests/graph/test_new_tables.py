@@ -98,6 +98,11 @@ ROW = "n1,Ulm,1,,1,,\n"
             "source,target\nn1,z\n",
             "1 of 1 edges of .* such as 'z' in column 'target'",
         ),
+        (
+            HEADER + "n1,Ulm,50,1970-01-03,3,true,x\n",
+            "source,target\nn1,a\nc,b\n",
+            "joins 'c' and 'b', which are both old nodes",
+        ),
     ],
 )
 def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):

@@ -249,6 +249,13 @@ def read_new_nodes(
     chosen = _in_any_case(before, joined) | roles.chosen
     everyone = pd.Index([*old, *ids], dtype=object)
     found = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
+    among_old = (found[0] < len(old)).all(0).nonzero()[:, 0]
+    if len(among_old):
+        u, v = (everyone[int(end)] for end in found[0][:, among_old[0]])
+        raise InputError(
+            f"{joined.what} joins {u!r} and {v!r}, which are both old nodes. Keep the edges with "
+            "a new end."
+        )
     return NewNodes(x, *found, own)
 
 
