@@ -49,7 +49,8 @@ def double(tensors, block):
 @pytest.fixture(scope="module")
 def ray():
     found = pytest.importorskip("ray", reason="Ray is not installed")
-    with pytest.MonkeyPatch.context() as patch:  # workers import this module
+    found.shutdown()  # another file's, whose workers do not know this module
+    with pytest.MonkeyPatch.context() as patch:
         paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         yield "local"
