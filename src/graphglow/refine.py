@@ -41,6 +41,7 @@ WORDS = {
     "prune": "edges are left out, none is added",
     "replace": "edges are left out and others are added",
 }
+"""What becomes of the edges, by choice."""
 KEPT_WEIGHT = 1.0
 """Least weight of an edge of the input where all of them are kept: what it had there."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")

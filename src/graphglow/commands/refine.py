@@ -54,7 +54,7 @@ def refine(
     """
     from graphglow.graph import write_graph
     from graphglow.graph.write import WRITERS, prediction_file
-    from graphglow.refine import input_edges
+    from graphglow.refine import WORDS, input_edges
     from graphglow.refine import refine as refine_graph
 
     inputs = (learner, target, reading.split_file)
@@ -92,7 +92,7 @@ def refine(
         "target": data.name,
         "learner": learner,
         "split": split,
-        "edges": refined.choice,
+        "edges": refined.choice if json else f"{refined.choice} ({WORDS[refined.choice]})",
         "verdict": refined.verdict,
         "nodes": data.num_nodes,
         "edges_in": edges_in,
