@@ -69,9 +69,9 @@ AT_ONCE = 2**18  # probabilities, nodes times classes, in one block
 FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels; Newton steps
 WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
 """Precisions of the normal priors around the frozen weights and around their common factor."""
-EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 20, 0.2
+EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 50, 2.0
 """Labels count as drawn evenly over classes below this probability of counts as equal; steps of
-EM; weight of the labels' shares relative to all nodes."""
+EM; the labels' shares weigh as much as this number over the labels per class times all nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +178,10 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     freedom = torch.full_like(spread, (len(graph.counts) - 1) / 2)
     if float(torch.special.gammainc(freedom, spread / 2)) >= EVEN:
         return graph.prior
-    shares = graph.prior
+    shares, weight = graph.prior, SHARE_PRIOR / mean
     for _ in range(SHARE_STEPS):
         predicted = (logits + shares.log()).softmax(1).mean(0)
-        shares = (predicted + SHARE_PRIOR * graph.prior) / (1 + SHARE_PRIOR)
+        shares = (predicted + weight * graph.prior) / (1 + weight)
     return shares
 
 
