@@ -149,8 +149,8 @@ FIRST_STAGE = 0.6
 """Share of the time for first trials."""
 WINDOW = 10
 """Epochs over which validation accuracy is averaged, so that a lucky one chooses no settings."""
-EXTRA = {"lds": 6, "idgl": 6, "vgcn": 6}
-"""Trials of slow competitors on the small Facebook graphs, once others have had half of theirs."""
+EXTRA, EXTRA_TRIALS = ("lds", "idgl", "vgcn"), 8
+"""Slow competitors, and their trials on the small Facebook graphs if time is left in the end."""
 
 
 def draw(line: str, target: str, number: int) -> Settings:
@@ -273,13 +273,15 @@ class Search:
         return str(self.folder / f"{'citation' if target in SOCIAL else 'social'}-{place}")
 
     def _job(self, line: str, target: str, number: int, seed: int, stage: int) -> Job:
-        settings = draw(line, target, number)
+        settings, epochs = draw(line, target, number), self.args.epochs
+        if line in EXTRA:
+            epochs = min(epochs, METHODS[line].config().epochs)
         ours = line == "graphglow"
         return {
             "line": line, "target": target, "trial": number, "seed": seed, "stage": stage,
             "settings": settings, "root": self.args.data_root, "device": self.args.device,
             "file": self._file(target, settings["learner"]) if ours else None,
-            "epochs": self.args.epochs,
+            "epochs": epochs,
         }  # fmt: skip
 
     def _pretrainings(self) -> Iterator[Job]:
@@ -299,12 +301,12 @@ class Search:
                 if target not in LARGE or number % 8 == 0:
                     for line in LINES:
                         yield self._job(line, target, number, 0, 1)
-            if number == TRIALS // 2:
-                for place in range(max(EXTRA.values())):
-                    for target in ("reed98", "amherst41", "johnshopkins55"):
-                        for line in EXTRA:
-                            if target in self.args.targets:
-                                yield self._job(line, target, place, 0, 1)
+
+    def _extra_trials(self) -> Iterator[Job]:
+        for target in ("reed98", "amherst41", "johnshopkins55"):
+            for number, line in product(range(EXTRA_TRIALS), EXTRA):
+                if target in self.args.targets:
+                    yield self._job(line, target, number, 0, 1)
 
     def next_jobs(self) -> list[Job] | None:
         late = time.monotonic() - self.began > FIRST_STAGE * self.args.seconds
@@ -329,13 +331,16 @@ class Search:
 
     def _second_trials(self) -> list[Job]:
         best = {key: ranked(rows)[:BEST] for key, rows in equal_trials(self.rows).items()}
-        return [
+        jobs = [
             self._job(line, target, numbers[place], seed, 2)
             for seed in FRESH
             for place in range(BEST)
             for (line, target), numbers in best.items()
-            if line in LINES and place < min(len(numbers), 2 if target in LARGE else BEST)
+            if place < min(len(numbers), 2 if target in LARGE else BEST)
         ]
+        small = [job for job in jobs if job["target"] not in LARGE]
+        large = [job for job in jobs if job["target"] in LARGE]
+        return [*small, *large, *self._extra_trials()]
 
     def done(self, row: Job) -> None:
         self.rows.append(row)
