@@ -440,7 +440,7 @@ def as_settings(line: str, drawn: Settings) -> Settings:
     if line == "graphglow":
         del drawn["encoder"]  # one for both parts: the pre-training's
         return {"pretrain": merged(SHORT, LEARNERS[place]), "transfer": drawn}
-    names = ("embedding_size", "num_heads", "tied")
+    names = ("embedding_size", "num_heads", "tied")[: 1 if line == "equal-theta" else 3]
     return drawn | {name: getattr(learner_config(place), name) for name in names}
 
 

@@ -68,7 +68,7 @@ class RandomConfig(WeightedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EqualConfig(RandomConfig):
+class EqualConfig(VariantConfig):
     """GraphGLOW with a theta set by hand, never trained: some dimensions count, each alike."""
 
     dimensions: int = 16
@@ -139,7 +139,9 @@ VARIANTS: dict[str, Method] = {
         "control: GraphGLOW with a random structure learner, never trained", RandomConfig
     ),
     "equal-theta": _variant(
-        "control: GraphGLOW with k dimensions that count alike, set by hand", EqualConfig
+        "control: GraphGLOW with k dimensions that count alike, set by hand",
+        EqualConfig,
+        num_heads=1,
     ),
 }
 """By their names behind ``fit``."""
