@@ -68,11 +68,10 @@ class Interleaved(Loop):
 
 def train_together(loops: Sequence[Interleaved]) -> None:
     """Train all, epoch by epoch in turn; each has a ``history`` then, and its best weights."""
+    done, running = 0, list(loops)
+    _wait()  # what loops were made of is there on all streams
     for loop in loops:
         loop.history = []
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()  # what loops were made of is there on all streams
-    done, running = 0, list(loops)
     while running:
         most = max(loop.epochs for loop in running)
         stop = min(done + READ_EVERY, most)
@@ -80,8 +79,14 @@ def train_together(loops: Sequence[Interleaved]) -> None:
             for loop in running:
                 if number <= loop.epochs:
                     loop.next_epoch()
+                if number == 1:
+                    _wait()  # graphs keep what was computed of them, and loops share graphs
         for loop in running:
             loop.read(done, min(stop, loop.epochs))
         running, done = [loop for loop in running if not loop.ended], stop
+    _wait()
+
+
+def _wait() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
