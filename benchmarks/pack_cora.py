@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
+from graphglow.graph.check import MASKS, SPLITS
 from graphglow.graph.datasets import CORA, read_raw
-from graphglow.graph.split import MASKS, SPLITS
 from graphglow.storage import atomic_path
 
 

@@ -42,9 +42,9 @@ from torch_geometric.utils import to_scipy_sparse_matrix
 import graphglow
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.graph.check import with_random_split
+from graphglow.graph.datasets import add_edges
 from graphglow.graph.load import data_folder, load_graph
-from graphglow.graph.split import with_random_split
-from graphglow.graph.synthetic import add_edges
 from graphglow.lab.open_world.methods import (
     predict_pool,
     refine_pool,

@@ -23,7 +23,7 @@ from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.methods import accuracy_on
 from graphglow.lab.open_world.targets import few_labels, find_targets
-from graphglow.linalg import pairs as ops
+from graphglow.linalg import sparse as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
 from measuring import RESULTS, Row, write_rows

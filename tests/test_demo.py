@@ -19,7 +19,7 @@ from graphglow.demo import (
     summarise,
 )
 from graphglow.graph import DATASETS, load_graph
-from graphglow.graph.synthetic import add_edges
+from graphglow.graph.datasets import add_edges
 from graphglow.pretrained import load_learner
 
 TINY = (

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.graph import synthetic_graph
-from graphglow.graph.split import with_random_split
+from graphglow.graph.check import with_random_split
 from graphglow.refine import EDGES, input_edges
 
 

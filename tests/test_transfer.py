@@ -16,7 +16,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck, epoch_score
 from graphglow.graph import check_graph, synthetic_graph
-from graphglow.graph.split import with_random_split
+from graphglow.graph.check import with_random_split
 from graphglow.pretrained import load_learner
 from graphglow.result import RefinedEdges, TransferResult
 from graphglow.settings import TransferConfig

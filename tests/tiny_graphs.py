@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from graphglow.gnn import Dropout
 from graphglow.gnn.train import adam
 from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
-from graphglow.graph.split import with_random_split
+from graphglow.graph.check import with_random_split
 from graphglow.linalg.rows import sparse_rows
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import StructureLearner

@@ -132,10 +132,7 @@ def _run(words: list[str]) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     module = importlib.import_module(f"graphglow.commands.{name}")
     chosen_by = getattr(module, "CHOSEN_BY", None)
-    bound = _parse(getattr(module, name), rest, f"graphglow {name}", chosen_by)
-    if (reading := bound.keywords.get("reading")) is not None:
-        reading.check_columns(bound.keywords.get("target"), *bound.keywords.get("sources", ()))
-    bound()
+    _parse(getattr(module, name), rest, f"graphglow {name}", chosen_by)()
 
 
 def _parse(

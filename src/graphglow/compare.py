@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import as_graph, check_graph
-from graphglow.graph.split import MASKS, with_random_split
+from graphglow.graph.check import MASKS, with_random_split
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import (
     BAGS,

@@ -22,8 +22,8 @@ from graphglow.competitors import METHODS as COMPETITORS
 from graphglow.competitors import fit
 from graphglow.errors import InputWarning
 from graphglow.graph import DATASETS, load_graph
+from graphglow.graph.datasets import add_edges
 from graphglow.graph.load import describe
-from graphglow.graph.synthetic import add_edges
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import (
     METHOD_TITLES,

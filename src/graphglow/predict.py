@@ -28,11 +28,9 @@ from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
-from graphglow.graph.check import MASKS, checked_labels, edges_were_made
+from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
 from graphglow.graph.load import without_drawn_split
-from graphglow.graph.split import SPLITS
-from graphglow.graph.table_file import Columns
-from graphglow.graph.tables import read_new_nodes
+from graphglow.graph.tables import Columns, read_new_nodes
 from graphglow.graph.write import class_names, own_classes, prediction_frame, write_table
 from graphglow.linalg.neighbours import NEIGHBOURS, nearest_to
 from graphglow.parallel import where_to_compute

@@ -15,7 +15,7 @@ from torch_geometric.data import Batch, Data
 import graphglow
 from graphglow.audit import load_auditor
 from graphglow.errors import InputError
-from graphglow.graph.synthetic import add_edges
+from graphglow.graph.datasets import add_edges
 
 
 def test_false_edges_are_told_from_real_ones(damaged_audit):

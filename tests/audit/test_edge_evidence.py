@@ -23,7 +23,7 @@ from graphglow.auditing.reference_tables import (
     evidence_of,
 )
 from graphglow.graph.graph import known_graph
-from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.sparse import is_edge
 
 
 def graph(nodes=60, edges=150, *, features=True, labels=True, seed=0):

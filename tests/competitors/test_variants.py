@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphglow.competitors import fit
-from graphglow.competitors.variants import VARIANTS
+from graphglow.competitors.variants import VARIANTS, EqualConfig, equal_dimensions
 from graphglow.graph import check_graph, prepare, synthetic_graph
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig
@@ -105,6 +105,7 @@ CHANGES = {
     "teleport": 0.5,
     "steps": 2,
     "delta": "affine",
+    "tied": False,
 }
 
 
@@ -124,6 +125,24 @@ def test_every_setting_that_is_offered_does_something_and_no_other_is(name):
         under = {"backbone": OF_A_BACKBONE[setting]} if setting in OF_A_BACKBONE else {}
         before = losses(**under) if under else plain
         assert losses(**under, **{setting: CHANGES[setting]}) != before, setting
+
+
+def test_equal_dimensions_are_plain_cosines_of_the_first_k():
+    data = small_data()
+    cosine, every, two = (
+        [epoch.loss for epoch in fit(name, data, dimensions, **SMALL).history]
+        for name, dimensions in (
+            ("graphglow-cosine", None),
+            ("equal-theta", EqualConfig(dimensions=6)),
+            ("equal-theta", EqualConfig(dimensions=2)),
+        )
+    )
+    assert every == pytest.approx(cosine, rel=1e-5)
+    assert two != pytest.approx(cosine, rel=1e-3)
+    z = torch.tensor([[1.0, 0.0, 5.0], [1.0, 1.0, -5.0]])
+    learner = equal_dimensions(LearnerConfig(embedding_size=3, num_heads=2, tied=False), 2)
+    gamma = learner.structure(z, torch.tensor([0, 1])).gamma()
+    assert gamma.flatten().tolist() == pytest.approx([1, 0.5**0.5, 0.5**0.5, 1])
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ import torch
 with warnings.catch_warnings():  # PyG scripts a class at import, which newer torch deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
     from graphglow.graph import synthetic_graph
-    from graphglow.graph.split import with_random_split
+    from graphglow.graph.check import with_random_split
     from graphglow.paper import StructureLearner
     from graphglow.pretrain import pretrain
     from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig

@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import load_graph
+from graphglow.graph.check import SPLITS
 from graphglow.graph.load import READERS
-from graphglow.graph.split import SPLITS
 
 ARRAYS = {
     "x": np.arange(12.0).reshape(6, 2),

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graph import check_graph, synthetic_graph
-from graphglow.graph.synthetic import PERTURBATIONS, add_edges, delete_edges, shuffle_features
+from graphglow.graph.datasets import PERTURBATIONS, add_edges, delete_edges, shuffle_features
 
 EVERY = pytest.mark.parametrize("kind", PERTURBATIONS)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graphglow.errors import InputError
 from graphglow.graph import load_graph
-from graphglow.graph.split import few_label_split, mask_from, random_split, stratified_split
+from graphglow.graph.check import few_label_split, mask_from, random_split, stratified_split
 
 
 def test_half_a_quarter_a_quarter_of_the_labelled():

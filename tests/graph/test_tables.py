@@ -1,7 +1,6 @@
 """Tables of nodes and edges: files, columns and their roles."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -403,15 +402,3 @@ def test_edges_with_unknown_ids_are_left_out_where_asked(ids, tmp_path):
     (home / "edges.csv").write_text("source,target\nx,y\n")
     with pytest.raises(InputError, match="1 of 1 edges"):
         load_graph(home, skip_unknown_edges=True)
-
-
-def test_a_wrong_column_is_answered_before_torch_is_loaded(tmp_path):
-    home = folder(tmp_path)
-    program = (
-        "import sys; from graphglow.cli import main; "
-        f"status = main(['audit', '--target', {str(home)!r}, '--columns', 'id=nmae']); "
-        "sys.exit(status if 'torch' not in sys.modules else 9)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no column 'nmae', chosen as id; it has id, label, age, job, split" in done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from graphglow.competitors import METHODS
 from graphglow.errors import InputError
-from graphglow.graph.synthetic import PERTURBATIONS
+from graphglow.graph.datasets import PERTURBATIONS
 from graphglow.lab import paper_tables as paper
 from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import ABLATIONS, BY_EVIDENCE, CONTROL_LINES, EXPERIMENTS, OWN_LINES

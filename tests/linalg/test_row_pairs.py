@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphglow.linalg import pairs as ops
+from graphglow.linalg import sparse as ops
 from graphglow.linalg.sparse import SparseMatrix
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

@@ -10,8 +10,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import neighbourhood
-from graphglow.graph.feature_rows import FeatureEncoder
-from graphglow.graph.graph import undirected_edges
+from graphglow.graph.graph import FeatureEncoder, undirected_edges
 from graphglow.linalg.neighbours import Search
 from graphglow.linalg.rows import low_rank, unit
 

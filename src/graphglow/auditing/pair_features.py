@@ -16,9 +16,8 @@ from torch.nn import functional as F
 from graphglow.evidence.channels import ridge_channel
 from graphglow.evidence.views import WIDTH
 from graphglow.graph.graph import Graph
-from graphglow.linalg.pairs import between, common, hop_cosines, is_edge
 from graphglow.linalg.rows import drawn, entries, low_rank, sparse_rows, times, unit
-from graphglow.linalg.sparse import SparseMatrix
+from graphglow.linalg.sparse import SparseMatrix, between, common, hop_cosines, is_edge
 
 RAW = (
     "own", "cross_low", "cross_high", "one_hop", "two_hop", "feature_affinity",

@@ -29,7 +29,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.episodes import random_graph
 from graphglow.evidence.pretraining import fit_one_cycle
 from graphglow.graph.graph import known_graph
-from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.sparse import is_edge
 from graphglow.settings import AuditPretrainConfig
 
 EDGES, PAIRS, FREE = 3072, 768, 1024

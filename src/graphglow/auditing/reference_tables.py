@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.auditing.pair_features import FOLDS, RAW, PairInputs, pair_fold, raw_features
-from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.sparse import is_edge
 
 EVIDENCE = (
     *RAW,

@@ -79,13 +79,6 @@ class GraphFlags:
                 f"split_seed must lie in [0, {LARGEST_INTEGER}]; got {self.split_seed}"
             )
 
-    def check_columns(self, *names: str | None) -> None:
-        """Raise if tables have no column by a name in ``--columns``; torch is not loaded."""
-        from graphglow.graph.table_file import check_columns
-
-        for name in filter(None, names):
-            check_columns(name, read_columns(self.columns))
-
     @property
     def of_tables(self) -> dict[str, Any]:
         """The keywords of ``load_graph`` that say how tables are read."""

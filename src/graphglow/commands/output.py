@@ -125,7 +125,7 @@ def check_output(
     inputs: Sequence[object] = (),
 ) -> Path:
     """Return ``path`` if a file can be written there, which may not be one of the ``inputs``."""
-    from graphglow.graph.table_file import require_pyarrow, tables_at
+    from graphglow.graph.tables import require_pyarrow, tables_at
     from graphglow.storage import check_folder
 
     path = path.expanduser()

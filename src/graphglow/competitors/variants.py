@@ -14,6 +14,8 @@ Differs from the paper: its GraphGLOW_at is pre-trained on source graphs, like G
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import torch
+
 from graphglow.competitors.method import Method
 from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
@@ -61,6 +63,16 @@ class RandomConfig(WeightedConfig):
 
     delta: Delta = "truncate"
     """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2."""
+    tied: bool = True
+    """Use one weight vector per head for nodes and pivots; otherwise two independent ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualConfig(VariantConfig):
+    """GraphGLOW with a theta set by hand, never trained: some dimensions count, each alike."""
+
+    dimensions: int = 16
+    """k: dimensions that count; all of them if there are no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +91,25 @@ def _variant(
     """A method whose learner is trained on the target where the config says how, else fixed."""
 
     def build(graph: Graph, run: Any) -> Task:
-        learner = StructureLearner(run.learner(**learner_settings), seed=run.seed).to(graph.device)
+        learner = StructureLearner(run.learner(**learner_settings), seed=run.seed)
+        if isinstance(run, EqualConfig):
+            learner = equal_dimensions(learner.config, run.dimensions)
+        learner = learner.to(graph.device)
         if isinstance(run, TrainedConfig):
             theta = adam(learner, run.learner_learning_rate)
             return PaperTask(graph, learner, run, theta=theta, objective=run.objective)
         return PaperTask(graph, learner.requires_grad_(False), run)
 
     return Method(family="graphglow", summary=summary, config=config, build=build, backbone="gcn")
+
+
+def equal_dimensions(config: LearnerConfig, count: int) -> StructureLearner:
+    """Return a learner that weighs the first ``count`` dimensions by 1 and the others by 0."""
+    learner = StructureLearner(config)
+    for weight in learner.parameters():
+        with torch.no_grad():
+            weight.copy_((torch.arange(weight.shape[-1]) < count).expand_as(weight))
+    return learner
 
 
 PLAIN: dict[str, Any] = {"weighted": False, "num_heads": 1}
@@ -113,6 +137,11 @@ VARIANTS: dict[str, Method] = {
     ),
     "random-theta": _variant(
         "control: GraphGLOW with a random structure learner, never trained", RandomConfig
+    ),
+    "equal-theta": _variant(
+        "control: GraphGLOW with k dimensions that count alike, set by hand",
+        EqualConfig,
+        num_heads=1,
     ),
 }
 """By their names behind ``fit``."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.graph.graph import Graph
-from graphglow.linalg.pairs import dots
+from graphglow.linalg.sparse import dots
 
 PSEUDO_PAIRS = 5
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.views import FIRST, SECOND
 from graphglow.graph.graph import Graph
-from graphglow.linalg.pairs import common, dots, is_edge
 from graphglow.linalg.rows import gram
+from graphglow.linalg.sparse import common, dots, is_edge
 
 FIRST_CHANNELS = (
     "x", "ax", "aax", "diff", "link", "all", "spread", "role", "alink", "spectral", "community",

@@ -26,8 +26,7 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.evidence.scorer import contributions
 from graphglow.graph.graph import Graph, normalised_adjacency
-from graphglow.linalg.pairs import is_edge
-from graphglow.linalg.sparse import SparseMatrix
+from graphglow.linalg.sparse import SparseMatrix, is_edge
 from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this

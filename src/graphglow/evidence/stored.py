@@ -15,8 +15,7 @@ from graphglow.evidence.predictor import FinalRound, final_views
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import GraphEvidence, adjacency_over
 from graphglow.evidence.views import second_views, views_of
-from graphglow.graph.feature_rows import FeatureEncoder
-from graphglow.graph.graph import Graph
+from graphglow.graph.graph import FeatureEncoder, Graph
 from graphglow.linalg.rows import LowRank
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 

@@ -21,8 +21,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, warn
-from graphglow.graph.table_file import MISSING
 
+MISSING = ["", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "None"]
+"""What counts as blank, except in ids, which are text as written."""
 MAX_CATEGORIES = 1000
 """A text column with more distinct values is left out."""
 FEW_CATEGORIES = 20

@@ -19,10 +19,9 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from graphglow.errors import InputError, did_you_mean, warn
+from graphglow.graph.check import MASKS, SPLITS, mask_from
 from graphglow.graph.features import encode_columns, encode_labels
-from graphglow.graph.split import MASKS, SPLITS, mask_from
-from graphglow.graph.table_file import Columns, Roles, is_frame, one_sentence, open_table
-from graphglow.graph.tables import read_tables
+from graphglow.graph.tables import Columns, Roles, is_frame, one_sentence, open_table, read_tables
 from graphglow.storage import existing_file
 
 EDGE_VALUES = ("weight", "probability", "in_input", "input_weight", "latent_weight")

@@ -16,19 +16,25 @@ from torch_geometric.utils import homophily, subgraph, to_scipy_sparse_matrix
 
 from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph import formats
-from graphglow.graph.check import check_graph, check_masks, edges_were_made, one_graph
+from graphglow.graph.check import (
+    MASKS,
+    check_graph,
+    check_masks,
+    edges_were_made,
+    one_graph,
+    with_random_split,
+)
 from graphglow.graph.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graph.features import warn_of_leaks
 from graphglow.graph.graph import graph_of
-from graphglow.graph.split import MASKS, with_random_split
-from graphglow.graph.table_file import (
+from graphglow.graph.tables import (
     SUFFIXES,
     Columns,
     is_frame,
     pairs_of_paths,
+    read_tables,
     tables_at,
 )
-from graphglow.graph.tables import read_tables
 from graphglow.graph.write import own_classes
 from graphglow.linalg.rows import entries
 from graphglow.storage import existing_file

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graph.check import SPLITS
 from graphglow.graph.formats import EDGE_VALUES, LISTS
-from graphglow.graph.split import SPLITS
-from graphglow.graph.table_file import require_pyarrow
+from graphglow.graph.tables import require_pyarrow
 from graphglow.storage import atomic_path
 
 TABLES = (".csv", ".parquet")

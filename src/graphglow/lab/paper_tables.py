@@ -167,7 +167,7 @@ class Cell:
     settings: Mapping[str, Any] = field(default_factory=dict)
     pretraining: Mapping[str, Any] = field(default_factory=dict)
     damage: tuple[str, float] | None = None
-    """What is done to the target before training (:mod:`graphglow.graph.synthetic`), how much."""
+    """What is done to the target before training (:mod:`graphglow.graph.datasets`), how much."""
     observe_every: int = 0
     """Epochs between two looks at the learned graph; 0 for none."""
     timed: bool = False

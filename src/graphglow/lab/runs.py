@@ -23,8 +23,8 @@ from graphglow.device import reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.graph import load_graph
+from graphglow.graph.datasets import PERTURBATIONS
 from graphglow.graph.load import data_folder
-from graphglow.graph.synthetic import PERTURBATIONS
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_settings
 from graphglow.lab.paper_tables import BY_EVIDENCE, ON, OWN_LINES, TRANSFERRED, Cell, split_of

@@ -8,6 +8,7 @@ from typing import Any, cast
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 WIDE = 64
 """Columns from which on PyTorch's own product is ahead of the library's on a CPU."""
@@ -123,3 +124,152 @@ def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]
     with warnings.catch_warnings():  # "CSR support is in beta state", once per process
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
+
+
+GATHERED = 2**18  # pairs at once on a GPU
+LOOKUPS = {"cpu": 2**18, "cuda": 2**24}  # nodes looked up at once, by device
+LIGHT = 128  # degrees up to which SciPy merges two rows of neighbours
+SHORTEST = 1e-6  # lengths below count as this in a cosine
+
+
+def dots(rows: Tensor, pairs: Tensor) -> Tensor:
+    """Return the inner product of the rows of each pair: [N, D], [2, M] -> [M].
+
+    On a CPU nothing is gathered but one row per run of pairs that begin at the same node.
+    """
+    if rows.shape[1] == 0 or pairs.shape[1] == 0:
+        return rows.new_zeros(pairs.shape[1])
+    if rows.is_cuda:
+        blocks = torch.split(pairs, GATHERED, dim=1)
+        return torch.cat([(rows[b[0]] * rows[b[1]]).sum(1) for b in blocks])
+    here, counts = torch.unique_consecutive(pairs[0], return_counts=True)
+    crow = F.pad(counts.cumsum(0), (1, 0))
+    shape = (len(here), len(rows))
+    pattern = csr_tensor(crow, pairs[1].long(), rows.new_zeros(pairs.shape[1]), shape)
+    products: Tensor = torch.sparse.sampled_addmm(pattern, rows[here], rows.T, beta=0.0).values()
+    return products
+
+
+def is_edge(links: SparseMatrix, pairs: Tensor) -> Tensor:
+    """Return whether the two are joined: [2, M] -> [M] of bool."""
+    return _linked(links, pairs[0], pairs[1])
+
+
+def _linked(links: SparseMatrix, a: Tensor, b: Tensor) -> Tensor:
+    """[M], [M] -> [M] of bool."""
+    keys = links.keys
+    if len(keys) == 0:
+        return torch.zeros_like(a, dtype=torch.bool)
+    wanted = a.long() * links.shape[1] + b
+    place = torch.searchsorted(keys, wanted).clamp_max_(len(keys) - 1)
+    return keys[place] == wanted
+
+
+def common(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
+    """Return the sum of weights of the neighbours that both have: [N, K], [2, M] -> [M, K]."""
+    if pairs.is_cuda:
+        return _looked_up(links, weights, pairs)
+    light = _degrees(links, pairs).amax(0) <= LIGHT
+    found = weights.new_empty(pairs.shape[1], weights.shape[1])
+    found[light] = _merged(links, weights, pairs[:, light])
+    found[~light] = _looked_up(links, weights, pairs[:, ~light])
+    return found
+
+
+def _merged(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
+    parts = (links.values.numpy(), links.col.numpy(), links.crow.numpy())
+    matrix = sp.csr_array(parts, shape=links.shape)
+    both = matrix[pairs[0].numpy()].multiply(matrix[pairs[1].numpy()]).tocsr()
+    return torch.from_numpy(both @ weights.numpy())
+
+
+def _looked_up(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
+    """Look up the neighbours of the end that has fewer among the other's, some pairs at a time."""
+    counts = _degrees(links, pairs).long()
+    here, there = torch.where(counts[0] <= counts[1], pairs, pairs.flip(0))
+    counts = counts.amin(0)
+    found = weights.new_zeros(len(counts), weights.shape[1])
+    ends, start, before = counts.cumsum(0), 0, 0
+    while start < len(counts):
+        most = before + LOOKUPS[pairs.device.type]
+        stop = max(start + 1, int(torch.searchsorted(ends, most, right=True)))
+        pair = torch.arange(start, stop, device=pairs.device)
+        pair = pair.repeat_interleave(counts[start:stop])
+        entry = torch.arange(before, before + len(pair), device=pairs.device)
+        entry += (links.crow[here] - (ends - counts))[pair]
+        neighbour = links.col[entry]
+        hit = _linked(links, there[pair], neighbour).nonzero()[:, 0]
+        found.index_add_(0, pair[hit], weights[neighbour[hit]])
+        start, before = stop, before + len(pair)
+    return found
+
+
+def between(links: SparseMatrix, chosen: Tensor, pairs: Tensor, total: Tensor) -> Tensor:
+    """Count edges between a few neighbours of one end and of the other, and those expected.
+
+    They are the first C of ``chosen`` without the other end itself. Expected are
+    ``min(1, d d' / total)`` each.
+
+    Shapes:
+        chosen [N, C + 1], -1 behind the last; total [M] -> [M, 2]
+    """
+    step = max(1, LOOKUPS[pairs.device.type] // chosen.shape[1] ** 2)
+    blocks = zip(torch.split(pairs, step, 1), torch.split(total, step), strict=True)
+    found = [_between(links, chosen, *block) for block in blocks]
+    return torch.cat([total.new_zeros(0, 2), *found])
+
+
+def _between(links: SparseMatrix, chosen: Tensor, pairs: Tensor, total: Tensor) -> Tensor:
+    ends = []
+    for this, other in (pairs, pairs.flip(0)):
+        some = chosen[this]  # [M, C + 1]
+        usable = (some >= 0) & (some != other[:, None])
+        ends.append((some, usable & (usable.cumsum(1) < chosen.shape[1])))
+    (a, a_usable), (b, b_usable) = ends
+    a, b = a[:, :, None], b[:, None, :]
+    usable = a_usable[:, :, None] & b_usable[:, None, :] & (a != b)  # [M, C + 1, C + 1]
+    hits = _linked(links, a.expand_as(usable).flatten(), b.expand_as(usable).flatten())
+    degree = links.crow.diff().float()
+    likely = (degree[a] * degree[b] / total[:, None, None]).clamp_max(1)
+    both = torch.stack([hits.view_as(usable).float(), likely], -1) * usable[..., None]
+    # one after another: where a value stands in a table of quantiles hangs on its last bit
+    return sum(both.flatten(1, 2).unbind(1), total.new_zeros(len(total), 2))
+
+
+def hop_cosines(
+    x: Tensor, ax: Tensor, around: Tensor, degree: Tensor, pairs: Tensor, edge: Tensor
+) -> Tensor:
+    """Return cosines of features as they are without an edge between the two: [M, 5].
+
+    Of x; of x and the sum over the other's neighbours, the lower first; of one- and two-hop means.
+    With ``e = edge``: ``m = (x + ax) / (d + 1)``, ``m'_u = (x_u + ax_u - e x_v) / (d_u + 1 - e)``
+    and ``t'_u = around_u - e m_v - m_u + m'_u``, where ``around = m + A m``.
+
+    Shapes:
+        x, ax, around [N, q], x of unit rows; degree [N]; pairs [2, M], edge [M] of 0 and 1
+    """
+    if x.shape[1] == 0 or pairs.shape[1] == 0:
+        return x.new_zeros(pairs.shape[1], 5)
+    e, count = edge[:, None], degree[pairs][:, :, None] + 1
+    own, sums, wide = ([rows[end] for end in pairs] for rows in (x, ax, around))  # [M, q] twice
+    before = [(own[i] + sums[i]).div_(count[i]) for i in (0, 1)]
+    for i in (0, 1):
+        sums[i].addcmul_(e, own[1 - i], value=-1)
+        wide[i].addcmul_(e, before[1 - i], value=-1)
+    mean = [(own[i] + sums[i]).div_(count[i] - e) for i in (0, 1)]
+    for i in (0, 1):
+        wide[i].sub_(before[i]).add_(mean[i])
+    one, other = _cosine(own[0], sums[1]), _cosine(own[1], sums[0])
+    cross = torch.minimum(one, other), torch.maximum(one, other)
+    product = torch.linalg.vecdot(own[0], own[1])
+    return torch.stack([product, *cross, _cosine(*mean), _cosine(*wide)], 1)
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    one, other = (torch.linalg.vector_norm(rows, dim=1).clamp_min_(SHORTEST) for rows in (a, b))
+    cosine: Tensor = torch.linalg.vecdot(a, b) / (one * other)
+    return cosine
+
+
+def _degrees(links: SparseMatrix, nodes: Tensor) -> Tensor:
+    return links.crow[nodes + 1] - links.crow[nodes]

@@ -9,9 +9,9 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graph import DATASETS, load_graph
+from graphglow.graph.check import few_label_split
+from graphglow.graph.datasets import add_edges, delete_edges
 from graphglow.graph.load import data_folder
-from graphglow.graph.split import few_label_split
-from graphglow.graph.synthetic import add_edges, delete_edges
 from graphglow.lab.paper_tables import GRAPHS as PAPER_GRAPHS
 from graphglow.lab.runs import load_with_split
 
