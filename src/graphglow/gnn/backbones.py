@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from graphglow.checks import one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of
 from graphglow.gnn.backbone import (
     Backbone,
     Outputs,

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from graphglow.checks import one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of
 
 SOCIAL = ("cornell5", "johnshopkins55", "amherst41", "reed98")
 CITATION = ("cora", "citeseer", "pubmed")

@@ -19,7 +19,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
-from graphglow.device import reset_peak_memory, resolve_device
+from graphglow.device import map_blocks, reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.graph import load_graph
@@ -35,7 +35,6 @@ from graphglow.lab.structure_metrics import (
     structure_metrics,
 )
 from graphglow.paper.algorithms import PaperTask
-from graphglow.parallel import map_blocks
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
 from graphglow.settings import (

@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphglow.checks import one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of
 from graphglow.graph.load import data_folder
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig
