@@ -222,6 +222,8 @@ def learners_of(
 RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
           "peak_memory_bytes", "device")  # fmt: skip
 """What a row takes from the summary of a result."""
+NUM_LEARNERS = 3
+"""Learners of each set of sources: the seeds of a cell take them in turn."""
 WARM_UP = 10
 """Epochs of a run before one that is timed on a GPU."""
 
@@ -279,6 +281,7 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     if cell.sources and by_evidence:
         pretraining = Pretraining(cell.sources, config_of(EvidencePretrainConfig, before))
     elif cell.sources:
+        before = {"seed": seed % NUM_LEARNERS} | before
         config_before = config_of(PretrainConfig, before, device=config.device)
         pretraining = Pretraining(cell.sources, config_before)
     made = config_of(kind, after, seed=seed, device=config.device)
