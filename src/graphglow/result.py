@@ -26,7 +26,7 @@ from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.pretrained import Learner
-from graphglow.scores import NO_PAIRS, Comparison, Verdict, compare_edges, scores_of, verdict_of
+from graphglow.scores import NO_PAIRS, Comparison, compare_edges, scores_of, verdict_of
 from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_facts
 from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
 
@@ -223,10 +223,6 @@ class TransferResult(RunResult):
 
         Test labels are not read. Under the paper's learner no such GNN is trained.
         """
-        return self.judged().sentence
-
-    def judged(self) -> Verdict:
-        """The verdict, and whether it is bad news."""
         if self.edges is None:
             return verdict_of((), "no GNN was trained on the input graph alone")
         judged = self.against_input or compare_edges(self.data, self.edges.edge_index)

@@ -23,7 +23,7 @@ from graphglow.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.errors import InputError, with_settings
+from graphglow.errors import InputError, warn, with_settings
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.views import link_rows
 from graphglow.gnn import FixedStructure
@@ -127,7 +127,8 @@ def transfer(
         peak_memory_bytes=peak_memory_bytes(device),
         **trained,
     )
-    result.judged().warn()
+    if result.verdict.startswith("worse"):
+        warn(result.verdict)
     return result
 
 

@@ -197,7 +197,7 @@ def refine(
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
     with spinner("refining"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s)worse|cannot tell|.*are left out", InputWarning)
+        warnings.filterwarnings("ignore", "worse|cannot tell|.*are left out", InputWarning)
         refined = refine_graph(  # whose verdict is printed below
             data, learner, top_k=top_k, min_probability=min_probability, edges=edges, seed=seed,
             device=device, **vars(working),
