@@ -122,13 +122,17 @@ class Prediction:
     @property
     def test_scores(self) -> Scores | None:
         """Scores of the labelled test nodes; None without any."""
-        return None if _known_in(self.data, "test") is None else self.score("test")
+        try:
+            return self.score("test")
+        except InputError:
+            return None
 
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Score the predictions on the labelled nodes of a part of the split."""
         one_of("part", part, SPLITS)
-        nodes = _known_in(self.data, part)
-        if nodes is None:
+        mask = self.data.get(f"{part}_mask")
+        nodes = (self.data.y >= 0) & (mask.cpu() if mask is not None else False)
+        if not bool(nodes.any()):
             raise InputError(
                 f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
                 "none; .accuracy is the leave-one-out estimate, which needs no split"
@@ -343,13 +347,6 @@ def label_weights(refined: RefinedGraph, y: Tensor) -> Tensor:
     table = torch.ones(max(graph.num_classes, int(graph.seen.max()) + 1))
     table[graph.seen.cpu()] = (shares / graph.prior).cpu()
     return table[y]
-
-
-def _known_in(data: Data, part: str) -> Tensor | None:
-    """Mark the labelled nodes in a part of the split [N]; None if there are none."""
-    mask = data.get(f"{part}_mask")
-    nodes = None if mask is None else mask.cpu() & (data.y >= 0)
-    return nodes if nodes is not None and bool(nodes.any()) else None
 
 
 def run_frozen(
