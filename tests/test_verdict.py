@@ -1,5 +1,7 @@
 """A verdict on every result, and metrics beyond accuracy."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -115,10 +117,16 @@ def test_without_validation_edges_are_judged(data):
     assert "labelled edges join one class" in found.verdict
 
 
-def test_the_papers_learner_is_not_judged(data):
-    config = graphglow.PaperConfig(epochs=3, num_pivots=8, device="cpu")
+def test_the_papers_learner_is_judged_by_the_most_frequent_class(data):
+    config = graphglow.PaperConfig(epochs=30, num_pivots=8, input_weight=0.6, device="cpu")
     found = graphglow.transfer(data, "paper", config)
-    assert found.verdict == "cannot tell: no GNN was trained on the input graph alone"
+    assert found.verdict.endswith("of the most frequent class; lambda is 0.6, by settings")
+    known = data.y[data.val_mask]
+    share = float((known == data.y[data.train_mask].bincount().argmax()).double().mean())
+    assert f"against {share:.1%}" in found.verdict
+    wrong = replace(found, logits=-found.logits)
+    assert wrong.val_accuracy < share
+    assert wrong.verdict.startswith("worse")
 
 
 def test_a_frame_has_a_row_for_every_node(data, result):
