@@ -40,8 +40,8 @@ def audit(
     """
     from graphglow.audit import audit as audit_graph
     from graphglow.graph.write import TABLES, write_table
-    from graphglow.report.audit import write_audit
-    from graphglow.report.page import PAGES
+    from graphglow.report import PAGES
+    from graphglow.report.explanations import write_audit
 
     given = [path.expanduser().absolute() for path in (suspects, missing, out) if path is not None]
     if len(set(given)) < len(given):
