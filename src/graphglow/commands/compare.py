@@ -45,7 +45,7 @@ def compare(
 
     from graphglow.compare import DEFAULT_METHODS
     from graphglow.compare import compare as compare_methods
-    from graphglow.lab.open_world.methods import METHOD_TITLES
+    from graphglow.lab.open_methods import METHOD_TITLES
 
     with spinner(f"loading {target}"):
         data, _ = reading.read(target, tell_split=False)  # other splits are drawn

@@ -59,9 +59,9 @@ def reproduce(
     """
     from graphglow.checks import one_of
     from graphglow.graph.load import data_folder
-    from graphglow.lab import figures, paper_markdown, runs
+    from graphglow.lab import figures, markdown, runs
+    from graphglow.lab import open_suite as suite
     from graphglow.lab.config import read_settings
-    from graphglow.lab.open_world import standings, suite
     from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
     from graphglow.lab.row_files import rows_in
 
@@ -127,9 +127,5 @@ def reproduce(
         return
     for name in names:
         title = f"## {name}\n\n" if len(names) > 1 else ""
-        made = (
-            standings.standings_table(rows)
-            if whole
-            else paper_markdown.tables_of(name, rows, tuned)
-        )
+        made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)
         print_text(f"{title}{made}")

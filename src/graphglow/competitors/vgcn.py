@@ -11,8 +11,7 @@ from torch.nn import functional as F
 from graphglow.checks import step_size
 from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn.backbone import glorot, vector
-from graphglow.gnn.propagation import Dropout, drop, drop_features
+from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
