@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, one_of
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError, InputWarning, at_least, one_of
 from graphglow.graph import as_graph, check_graph
 from graphglow.graph.check import MASKS, with_random_split
 from graphglow.lab import Progress, no_progress

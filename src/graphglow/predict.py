@@ -17,9 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, number, one_of
-from graphglow.device import SMALLER, out_of_memory_hint
-from graphglow.errors import InputError
+from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
+from graphglow.errors import InputError, at_least, number, one_of
 from graphglow.evidence.channels import leave_one_out_mask
 from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
@@ -33,7 +32,6 @@ from graphglow.graph.load import without_drawn_split
 from graphglow.graph.tables import Columns, read_new_nodes
 from graphglow.graph.write import class_names, own_classes, prediction_frame, write_table
 from graphglow.linalg.neighbours import NEIGHBOURS, nearest_to
-from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.scores import (
     Accuracy,

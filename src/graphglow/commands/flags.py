@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, arg
 
-from graphglow.checks import LARGEST_INTEGER
-from graphglow.errors import InputError
+from graphglow.errors import LARGEST_INTEGER, InputError
 from graphglow.settings import Device as AnyDevice
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, arg
 
-from graphglow.checks import one_of
 from graphglow.commands import flags
 from graphglow.commands.output import (
     TENSOR_SUFFIXES,
@@ -16,7 +15,7 @@ from graphglow.commands.output import (
     print_text,
 )
 from graphglow.commands.progress import epoch_bar, progress_bar, spinner
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of
 from graphglow.settings import PRETRAINING, EvidencePretrainConfig, PretrainConfig
 
 TIMED = 10
@@ -69,9 +68,9 @@ def pretrain(
         raise InputError("--resume goes with --kind paper")
 
     import graphglow
-    from graphglow.checkpoint import Checkpoint
     from graphglow.device import peak_memory_bytes, resolve_device
     from graphglow.graph.load import check_source
+    from graphglow.storage import Checkpoint
 
     began = time.perf_counter()
     out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)

@@ -57,7 +57,7 @@ def reproduce(
         table: Print the table of the rows that there are, and run nothing.
         pictures: Write pictures of the rows, as .svg, to this folder.
     """
-    from graphglow.checks import one_of
+    from graphglow.errors import one_of
     from graphglow.graph.load import data_folder
     from graphglow.lab import figures, markdown, runs
     from graphglow.lab import open_suite as suite

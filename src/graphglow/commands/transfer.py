@@ -57,9 +57,9 @@ def transfer(
         raise InputError("--resume goes with --out and a learner of the paper's kind")
 
     import graphglow
-    from graphglow.checkpoint import Checkpoint
     from graphglow.graph.write import prediction_file
     from graphglow.pretrained import load_learner
+    from graphglow.storage import Checkpoint
 
     inputs = (learner, target, reading.split_file)
     new = partial(check_output, overwrite=overwrite, inputs=inputs)

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from graphglow.checks import one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.check import few_label_split
 from graphglow.graph.datasets import add_edges, delete_edges
