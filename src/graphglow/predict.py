@@ -119,6 +119,11 @@ class Prediction:
         return frame.sort_values(["accuracy", "log_loss"], ascending=[False, True], kind="stable",
                                  ignore_index=True)  # fmt: skip
 
+    @property
+    def test_scores(self) -> Scores | None:
+        """Scores of the labelled test nodes; None without any."""
+        return None if _known_in(self.data, "test") is None else self.score("test")
+
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Score the predictions on the labelled nodes of a part of the split."""
         one_of("part", part, SPLITS)
@@ -274,8 +279,7 @@ class Prediction:
             f"{int((self.data.y >= 0).sum()):,} labels at work, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
-        if _known_in(self.data, "test") is not None:
-            test = self.score("test")
+        if (test := self.test_scores) is not None:
             lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
         if self.sets is not None:
             size = float(self.sets.sum(1).double().mean())
