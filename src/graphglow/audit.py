@@ -17,9 +17,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.auditing import GROUPS, Auditor, FalseShare, Findings
-from graphglow.checks import at_least, in_unit_interval, true_or_false
-from graphglow.device import SMALLER, out_of_memory_hint
-from graphglow.errors import InputError
+from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
+from graphglow.errors import InputError, at_least, in_unit_interval
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import with_pairs
@@ -34,7 +33,6 @@ from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
 from graphglow.graph.write import class_names, own_ids
-from graphglow.parallel import where_to_compute
 from graphglow.predict import run_frozen
 from graphglow.pretrained import FOLDER, evidence_learner
 
@@ -302,7 +300,6 @@ def audit(
     """
     if top is not None:
         at_least("top", top, 0)
-    true_or_false("missing", missing)
     if not isinstance(data, Data):
         data = as_graph(data, need_labels=False, split=False)
     seed = at_least("seed", seed, 0)

@@ -18,13 +18,13 @@ from graphglow.auditing.reference_tables import (
     pairs_without_edge,
     with_fits,
 )
+from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import candidate_pairs, pair_blocks
 from graphglow.evidence.scorer import contributions
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import unit
 from graphglow.linalg.sparse import is_edge
-from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
