@@ -5,8 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.scores import scores_of
-from graphglow.verdict import Comparison, compare_accuracies, compare_edges, verdict_of
+from graphglow.scores import Comparison, compare_accuracies, compare_edges, scores_of, verdict_of
 from tiny_graphs import small_data
 
 RISE = Comparison(0.8, 0.81, 0, "new 81.0%")

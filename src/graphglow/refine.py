@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, in_unit_interval, one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, at_least, in_unit_interval, one_of
 from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
@@ -23,7 +22,7 @@ from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.linalg.rows import times, unit_
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.verdict import (
+from graphglow.scores import (
     NO_PAIRS,
     Comparison,
     Verdict,

@@ -16,8 +16,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checkpoint import Checkpoint
-from graphglow.checks import with_settings
 from graphglow.device import (
     check_fits,
     out_of_memory_hint,
@@ -25,7 +23,7 @@ from graphglow.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.errors import InputError
+from graphglow.errors import InputError, with_settings
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.views import link_rows
 from graphglow.gnn import FixedStructure
@@ -47,8 +45,9 @@ from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, last_refinement, t
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import RefinedEdges, TransferResult, with_known_classes
+from graphglow.scores import compare_accuracies
 from graphglow.settings import PaperConfig, TransferConfig
-from graphglow.verdict import compare_accuracies
+from graphglow.storage import Checkpoint
 
 INPUT_WEIGHTS: tuple[float, ...] = (0.0, 0.5, 1.0)
 """Values of lambda that are tried: the refined graph alone, both graphs, the input graph alone."""

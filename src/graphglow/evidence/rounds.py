@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graphglow.device import MapBlocks, map_blocks
 from graphglow.evidence.candidates import candidate_pairs, pair_blocks, with_beliefs
 from graphglow.evidence.channels import (
     Channel,
@@ -43,7 +44,6 @@ from graphglow.evidence.votes import VOTERS, sharpened, unlabelled_records, vote
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner

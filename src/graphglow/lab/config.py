@@ -15,8 +15,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from graphglow.checks import at_least, one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, at_least, one_of
 from graphglow.settings import Device
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]

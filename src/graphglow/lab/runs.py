@@ -19,7 +19,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
-from graphglow.device import reset_peak_memory, resolve_device
+from graphglow.device import map_blocks, reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.graph import load_graph
@@ -35,7 +35,6 @@ from graphglow.lab.structure_metrics import (
     structure_metrics,
 )
 from graphglow.paper.algorithms import PaperTask
-from graphglow.parallel import map_blocks
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
 from graphglow.settings import (
@@ -223,6 +222,8 @@ def learners_of(
 RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
           "peak_memory_bytes", "device")  # fmt: skip
 """What a row takes from the summary of a result."""
+NUM_LEARNERS = 3
+"""Learners of each set of sources: the seeds of a cell take them in turn."""
 WARM_UP = 10
 """Epochs of a run before one that is timed on a GPU."""
 
@@ -280,6 +281,7 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     if cell.sources and by_evidence:
         pretraining = Pretraining(cell.sources, config_of(EvidencePretrainConfig, before))
     elif cell.sources:
+        before = {"seed": seed % NUM_LEARNERS} | before
         config_before = config_of(PretrainConfig, before, device=config.device)
         pretraining = Pretraining(cell.sources, config_before)
     made = config_of(kind, after, seed=seed, device=config.device)

@@ -13,7 +13,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from graphglow.checkpoint import Checkpoint, Part, adam_state, load_adam_state, restore
 from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.gnn import Backbone, Dropout, MixedPropagation, Structure, build_gnn
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
@@ -22,7 +21,16 @@ from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import edge_probabilities, entropy_loss, prior_loss, sketch
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.storage import checksum, prefixed, within
+from graphglow.storage import (
+    Checkpoint,
+    Part,
+    adam_state,
+    checksum,
+    load_adam_state,
+    prefixed,
+    restore,
+    within,
+)
 
 NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 

@@ -9,8 +9,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from graphglow.checks import at_least
-from graphglow.errors import InputError, did_you_mean
+from graphglow.errors import InputError, at_least, did_you_mean
 from graphglow.evidence.learner import KIND, EvidenceLearner
 from graphglow.paper import StructureLearner
 from graphglow.paper.learner import KIND as PAPER_KIND
