@@ -17,13 +17,14 @@ import pandas as pd
 
 from graphglow.competitors import METHODS
 from graphglow.lab.config import read_settings
-from graphglow.lab.open_world.standings import standings_table, suite_scores
-from graphglow.lab.paper_markdown import (
+from graphglow.lab.markdown import (
     NO_ROWS,
     OUTDATED,
     cell_scores,
     markdown,
     spread,
+    standings_table,
+    suite_scores,
     tables_of,
 )
 from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS, GRAPH_NAMES, TABLE_2

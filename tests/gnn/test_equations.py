@@ -19,8 +19,7 @@ from torch_geometric.data import Data
 
 from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, MixedLINKX
-from graphglow.gnn.gat import Edges
+from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, Edges, MixedLINKX
 from graphglow.gnn.propagation import drop_features
 from graphglow.graph import prepare
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphglow.gnn.replay import Replay
+from graphglow.gnn.train import Replay
 
 
 class Walk:

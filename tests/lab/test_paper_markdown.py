@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from graphglow.lab.config import RunsConfig, read_settings
-from graphglow.lab.paper_markdown import NO_ROWS, spread, tables_of
+from graphglow.lab.markdown import NO_ROWS, spread, tables_of
 from graphglow.lab.paper_tables import EXPERIMENTS
 from graphglow.lab.row_files import rows_in
 from graphglow.lab.runs import run_of

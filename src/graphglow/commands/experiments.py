@@ -47,8 +47,8 @@ def demo(
         seed: The first of the seeds; each draws labels, false edges and weights.
     """
     from graphglow.demo import LABELS, METHODS, run_demo, summarise
-    from graphglow.report.demo import headline, write_report
-    from graphglow.report.page import is_report
+    from graphglow.report import is_report
+    from graphglow.report.results import headline, write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     with progress_bar() as move:
@@ -145,7 +145,7 @@ def compare(
 
     from graphglow.compare import DEFAULT_METHODS
     from graphglow.compare import compare as compare_methods
-    from graphglow.lab.open_world.methods import METHOD_TITLES
+    from graphglow.lab.open_methods import METHOD_TITLES
 
     if methods == ():
         raise InputError(f"--methods needs names: {', '.join(METHOD_TITLES)}")
@@ -212,8 +212,8 @@ def reproduce(
         pictures: Write pictures of the rows, as .svg, to this folder.
     """
     from graphglow.graph.load import data_folder
-    from graphglow.lab import figures, paper_markdown, runs
-    from graphglow.lab.open_world import standings, suite
+    from graphglow.lab import figures, markdown, runs
+    from graphglow.lab import open_suite as suite
     from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
     from graphglow.lab.row_files import rows_in
 
@@ -268,8 +268,8 @@ def reproduce(
         return print_json(facts)
     for name in names:
         if whole:
-            made = standings.standings_table(rows)
+            made = markdown.standings_table(rows)
         else:
-            made = paper_markdown.tables_of(name, rows, tuned)
+            made = markdown.tables_of(name, rows, tuned)
         title = f"## {name}\n\n" if len(names) > 1 else ""
         print_text(f"{title}{made}")

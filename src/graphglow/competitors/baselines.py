@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.backbone import glorot, glorots, vector, vectors
-from graphglow.gnn.propagation import Dropout, drop, drop_features
+from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, glorots, vector, vectors
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
 from graphglow.settings import BackboneName, PaperConfig, RunConfig

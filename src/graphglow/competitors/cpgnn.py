@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.backbone import glorot, vector
-from graphglow.gnn.propagation import Dropout, drop, drop_features
+from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix

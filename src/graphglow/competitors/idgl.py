@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.backbone import glorot
-from graphglow.gnn.propagation import Dropout, drop, drop_features
+from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.learner import unit_heads

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn.backbone import glorot, vector
-from graphglow.gnn.propagation import Dropout, drop, drop_features
+from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphglow.graph import write_graph
-from graphglow.lab.open_world.targets import (
+from graphglow.lab.open_suite import (
     CONDITIONS,
     FAMILIES,
     FAMILY_FOLDS,

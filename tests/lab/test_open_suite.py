@@ -3,10 +3,10 @@
 import pytest
 
 from graphglow.errors import InputError
+from graphglow.lab import open_methods as methods
+from graphglow.lab import open_suite as suite
 from graphglow.lab.config import RunsConfig
-from graphglow.lab.open_world import methods, suite
-from graphglow.lab.open_world.suite import run_suite
-from graphglow.lab.open_world.targets import Target
+from graphglow.lab.open_suite import Target, run_suite
 from graphglow.lab.row_files import read_rows
 
 
