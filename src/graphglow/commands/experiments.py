@@ -267,9 +267,6 @@ def reproduce(
     if json:
         return print_json(facts)
     for name in names:
-        if whole:
-            made = markdown.standings_table(rows)
-        else:
-            made = markdown.tables_of(name, rows, tuned)
+        made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)
         title = f"## {name}\n\n" if len(names) > 1 else ""
         print_text(f"{title}{made}")
