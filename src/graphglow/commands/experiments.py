@@ -52,8 +52,8 @@ def demo(
         seed: The first of the seeds; each draws labels, false edges and weights.
     """
     from graphglow.demo import LABELS, METHODS, run_demo, summarise
-    from graphglow.report.demo import headline, write_report
-    from graphglow.report.page import is_report
+    from graphglow.report import is_report
+    from graphglow.report.results import headline, write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     with progress_bar() as move:

@@ -262,8 +262,8 @@ def audit(
     """
     from graphglow.audit import audit as audit_graph
     from graphglow.graph.write import TABLES, write_table
-    from graphglow.report.audit import write_audit
-    from graphglow.report.page import PAGES
+    from graphglow.report import PAGES
+    from graphglow.report.explanations import write_audit
 
     given = [path.expanduser().absolute() for path in (suspects, missing, out) if path is not None]
     if len(set(given)) < len(given):
@@ -289,7 +289,7 @@ def audit(
         "split": split,
         "nodes": data.num_nodes,
         "edges": found.edges.shape[1],
-        "false_share": found.false_share.estimate,
+        "false_share": found.false_share.estimate if found.false_share.is_known else None,
         "false_share_low": found.false_share.low,
         "false_share_high": found.false_share.high,
         "doubtful_edges": int((found.probability_real < 0.5).sum()),

@@ -252,8 +252,8 @@ def report(
     if not results:
         raise InputError("graphglow report needs at least one saved transfer")
 
-    from graphglow.report.page import PAGES, is_report
-    from graphglow.report.transfer import write_transfers
+    from graphglow.report import PAGES, is_report
+    from graphglow.report.results import write_transfers
     from graphglow.result import TransferResult
 
     paths = list(dict.fromkeys(path.expanduser() for path in results))
