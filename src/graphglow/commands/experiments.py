@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -252,8 +253,8 @@ def reproduce(
         tell = print_text if dry_run else print_note
         for name, found in counts.items():
             tell(f"{name}: {', '.join(f'{count:,} {what}' for what, count in found.items())}")
-        for what in first:
-            tell(f"pre-trained first: {what}")
+        for what, count in Counter(first).items():
+            tell(f"pre-trained first: {count} of {what} (each)")
         if dry_run:
             return None
         with progress_lines() as move:

@@ -189,7 +189,7 @@ class Pretraining(NamedTuple):
     @property
     def about(self) -> str:
         """The learner in words, and about how long it takes at most."""
-        name, c = f"{' + '.join(self.sources)}, seed {self.config.seed}", self.config
+        name, c = " + ".join(self.sources), self.config
         if isinstance(c, EvidencePretrainConfig):
             return f"{name}: the evidence learner, about 20 min on two cores"
         cpu = resolve_device(c.device).type == "cpu"
