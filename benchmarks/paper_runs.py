@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--together", type=int, default=1, help="runs of a process at once")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--settings", type=Path, default=RESULTS / "settings.json")
+    parser.add_argument("--settings", default="tuned")
     parser.add_argument("--out", type=Path, default=RESULTS / "reproduce", help="folder of rows")
     parser.add_argument("--data-root", type=Path)
     args = parser.parse_args()
