@@ -53,11 +53,11 @@ from graphglow.auditing.reference_tables import (
     evidence_of,
     pairs_without_edge,
 )
+from graphglow.device import map_blocks
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.graph.graph import known_graph
-from graphglow.lab.open_world.targets import FAMILY_FOLDS, family_of
+from graphglow.lab.open_suite import FAMILY_FOLDS, family_of
 from graphglow.lab.row_files import provenance
-from graphglow.parallel import map_blocks
 from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import append_line
 

@@ -1,6 +1,6 @@
 """Time and memory of whole jobs: rows of bench_refine, ray, bench_epoch and bench_scale.
 
-    python benchmarks/measuring.py refine audit --targets cora --nodes 100000 --device cuda
+    python benchmarks/measuring.py predict refine audit --targets cora --nodes 100000 --device cuda
     python benchmarks/measuring.py epoch --targets amherst41 --epochs 500
     python benchmarks/measuring.py epoch --nodes 100000 1000000 --refinements 2
 
@@ -18,7 +18,15 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from graphglow import PaperConfig, StructureLearner, audit, load_graph, refine, transfer
+from graphglow import (
+    PaperConfig,
+    StructureLearner,
+    audit,
+    load_graph,
+    predict,
+    refine,
+    transfer,
+)
 from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from graphglow.graph import synthetic_graph
 from graphglow.graph.load import data_folder
@@ -74,8 +82,9 @@ def timed(step: Callable[[Data], object], data: Data, device: torch.device, repe
 
 
 def whole_jobs(part: str, args: argparse.Namespace, device: torch.device) -> Iterator[Row]:
-    """Refine or audit each graph."""
+    """Predict, refine or audit each graph."""
     steps: dict[str, Callable[[Data], object]] = {
+        "predict": lambda data: predict(data, device=device.type),
         "refine": lambda data: refine(data, device=device.type),
         "audit": lambda data: audit(data, device=device.type).findings,
     }
@@ -105,7 +114,7 @@ def epochs(data: Data, args: argparse.Namespace) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=("refine", "audit", "epoch"))
+    parser.add_argument("parts", nargs="+", choices=("predict", "refine", "audit", "epoch"))
     parser.add_argument("--targets", nargs="*", default=[])
     parser.add_argument("--nodes", type=int, nargs="*", default=[], help="of random graphs")
     parser.add_argument("--workers", type=int, nargs="*", help="rows of ray.jsonl")

@@ -45,13 +45,13 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph.check import with_random_split
 from graphglow.graph.datasets import add_edges
 from graphglow.graph.load import data_folder, load_graph
-from graphglow.lab.open_world.methods import (
+from graphglow.lab.open_methods import (
     predict_pool,
     refine_pool,
     run_method,
     untrained_like,
 )
-from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
+from graphglow.lab.open_suite import Target, attacked_files, draw, find_targets
 from graphglow.lab.row_files import provenance
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import choose_edges

@@ -24,14 +24,14 @@ import pandas as pd
 import torch
 from torch_geometric.data import Data
 
+from graphglow.device import map_blocks
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretraining import ALL_SOURCES, pretrain_folds
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
-from graphglow.lab.open_world.methods import untrained_like
-from graphglow.lab.open_world.targets import Target, draw, find_targets
+from graphglow.lab.open_methods import untrained_like
+from graphglow.lab.open_suite import Target, draw, find_targets
 from graphglow.lab.row_files import provenance
-from graphglow.parallel import map_blocks
 from graphglow.scores import calibration_error
 from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import append_line

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from graphglow.device import resolve_device
 from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.load import data_folder
-from graphglow.lab.open_world.methods import accuracy_on
-from graphglow.lab.open_world.targets import few_labels, find_targets
+from graphglow.lab.open_methods import accuracy_on
+from graphglow.lab.open_suite import few_labels, find_targets
 from graphglow.linalg import sparse as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner

@@ -5,12 +5,12 @@ import itertools
 import pytest
 import torch
 
-from graphglow.checkpoint import Checkpoint
 from graphglow.cli import main
 from graphglow.errors import InputError, InputWarning
 from graphglow.paper.algorithms import PaperTask
 from graphglow.pretrain import pretrain
 from graphglow.result import TransferResult
+from graphglow.storage import Checkpoint
 from graphglow.transfer import transfer
 from tiny_graphs import (
     learner,

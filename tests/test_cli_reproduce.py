@@ -44,7 +44,7 @@ def test_the_name_alone_says_which_experiment_runs(run, tiny, tmp_path):
 
 
 def test_the_open_world_suite_is_an_experiment(run, tmp_path, monkeypatch):
-    from graphglow.lab.open_world import methods
+    from graphglow.lab import open_methods as methods
 
     monkeypatch.setattr(methods, "EPOCHS", 2)
     words = ["reproduce", "open-world", "--targets", "wine", "--conditions", "as it is", "--seeds",

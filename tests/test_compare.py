@@ -10,7 +10,7 @@ import graphglow
 from graphglow.cli import main
 from graphglow.compare import Comparison, Line, chance, splits_of
 from graphglow.errors import InputError, InputWarning
-from graphglow.lab.open_world import methods
+from graphglow.lab import open_methods as methods
 from tiny_graphs import small_data
 
 QUICK = ("mlp", "predict")

@@ -47,8 +47,12 @@ def test_the_parts_of_a_prediction_give_its_probabilities(model):
         for one in parts:
             assert total(one) == pytest.approx(one.score, abs=1e-9)
             assert one.to_frame().contribution.sum() == pytest.approx(one.score)
-            assert one.score == pytest.approx(parts[0].facts["scores"][one.facts["explained"]])
-        scores = torch.tensor([one.score for one in parts], dtype=torch.float64)
+            scores = dict(one.facts["scores"])
+            own = scores.pop(one.facts["explained"])
+            assert one.score == pytest.approx(own - max(scores.values()))
+            assert scores[one.facts["other_class"]] == max(scores.values())
+            assert one.facts["other_class"] in one.answer
+        scores = torch.tensor([*parts[0].facts["scores"].values()], dtype=torch.float64)
         expected = found.probabilities[node].double()
         torch.testing.assert_close(scores.softmax(0), expected, atol=1e-5, rtol=1e-3)
 
@@ -109,6 +113,8 @@ def test_the_evidence_about_a_pair_adds_up_to_its_log_odds(name, model):
         assert kinds == set(MEANINGS)
         assert set(GROUPS) - kinds == {"first round"}  # the others speak in it
         assert why.facts["input_edge"] == (kind == "edge")
+        real = why.facts["probability_real"]
+        assert (real is not None) == ("another question is whether" in why.answer.lower())
         assert (why.facts["outcome"] in ("kept", "dropped")) == why.facts["input_edge"]
         assert OUTCOMES[why.facts["outcome"]] in why.answer
         kept = why.facts["outcome"] in ("kept", "added")
@@ -190,3 +196,13 @@ def test_an_index_out_of_range(node):
 def test_the_papers_learner_has_no_evidence_to_name():
     with pytest.raises(InputError, match="needs an evidence learner"):
         graphglow.explain_pair(GRAPHS["whole"], "n1", "n2", "paper")
+
+
+def test_the_audit_and_an_explained_pair_say_the_same_of_an_edge():
+    data = named_data(num_nodes=NODES, seed=1)
+    audit = graphglow.audit(data, device="cpu")
+    for row in audit.suspects.iloc[[0, -1]].to_dict("records"):
+        why = graphglow.explain_pair(data, row["source"], row["target"], device="cpu")
+        assert why.facts["probability_real"] == pytest.approx(row["probability_real"], abs=1e-4)
+        if row["probability_same_class"] == row["probability_same_class"]:  # looked at
+            assert why.probability == pytest.approx(row["probability_same_class"], abs=1e-4)

@@ -11,20 +11,17 @@ PACKAGE = Path(graphglow.__file__).parent
 ORDER = (
     "version",
     "errors",
-    "checks",
     "settings",
     "storage",
     "device",
-    "parallel",
     "linalg",
     "graph",
-    "checkpoint",
     "gnn",
     "paper",
     "evidence",
     "auditing",
     "pretrained",
-    "scores messages verdict",
+    "scores",
     "result",
     "predict refine audit explain pretrain transfer sklearn_api pyg_api",
     "competitors",
@@ -39,7 +36,7 @@ ORDER = (
 RANK = {area: rank for rank, areas in enumerate(ORDER) for area in areas.split()}
 MAY_USE_LAB = {"lab", "compare", "demo", "commands"}
 MAY_PRINT = {"report", "commands", "cli"}
-TORCH_FREE = {"version", "errors", "checks", "settings", "cli"}
+TORCH_FREE = {"version", "errors", "settings", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphglow import messages
+from graphglow import result
 from graphglow.gnn import FixedStructure
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import BlendedStructure
@@ -79,8 +79,8 @@ def test_all_edges_are_the_whole_operator(name, input_weight, block_elements):
 
 def strongest_edges(adj, latent, input_weight, top_k, *, self_loops=True, block_elements=10**6):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(messages, "BLOCK_ELEMENTS", block_elements)
-        return messages.strongest_messages(adj, latent, input_weight, top_k, self_loops=self_loops)
+        patch.setattr(result, "BLOCK_ELEMENTS", block_elements)
+        return result.strongest_messages(adj, latent, input_weight, top_k, self_loops=self_loops)
 
 
 @settings(max_examples=30, deadline=None)

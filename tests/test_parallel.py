@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from graphglow.device import map_blocks
 from graphglow.errors import InputError, StoppedError
-from graphglow.parallel import map_blocks
 
 NUMBERS = torch.arange(40_000.0)
 PIECES = [range(start, start + 5000) for start in range(0, 40_000, 5000)]

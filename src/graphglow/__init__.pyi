@@ -3,7 +3,6 @@
 from graphglow.audit import Audit as Audit
 from graphglow.audit import audit as audit
 from graphglow.auditing import Auditor as Auditor
-from graphglow.checkpoint import Checkpoint as Checkpoint
 from graphglow.compare import compare as compare
 from graphglow.competitors import METHODS as METHODS
 from graphglow.competitors import FitResult as FitResult
@@ -35,5 +34,6 @@ from graphglow.settings import PaperConfig as PaperConfig
 from graphglow.settings import PretrainConfig as PretrainConfig
 from graphglow.settings import TransferConfig as TransferConfig
 from graphglow.sklearn_api import GlowClassifier as GlowClassifier
+from graphglow.storage import Checkpoint as Checkpoint
 from graphglow.transfer import transfer as transfer
 from graphglow.version import __version__ as __version__

@@ -16,32 +16,44 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.auditing import Auditor, FalseShare, Findings
-from graphglow.checks import at_least, in_unit_interval, true_or_false
-from graphglow.device import SMALLER, out_of_memory_hint
-from graphglow.errors import InputError
+from graphglow.auditing import GROUPS, Auditor, FalseShare, Findings
+from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
+from graphglow.errors import InputError, at_least, in_unit_interval
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
-from graphglow.evidence.refined import refine_graph
-from graphglow.explain import Explanation, explain_edge, surroundings
+from graphglow.evidence.refined import with_pairs
+from graphglow.explain import (
+    Explanation,
+    by_evidence,
+    explain_edge,
+    pair_places,
+    surroundings,
+)
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
-from graphglow.graph.write import class_names, node_place, own_ids
-from graphglow.parallel import where_to_compute
+from graphglow.graph.write import class_names, own_ids
+from graphglow.predict import run_frozen
 from graphglow.pretrained import FOLDER, evidence_learner
 
 AUDIT = "audit"
-SHIPPED = FOLDER / f"{AUDIT}.safetensors"
 """Pre-trained on open and random graphs, none of them among the paper's."""
-FEWEST = 10
-"""Edges below which nothing can be said."""
-MOST_EXPLAINED = 10_000
-"""Suspects, the most doubtful ones, whose evidence is listed."""
+FEWEST = 10  # edges below which nothing can be said
+MOST_EXPLAINED = 10_000  # suspects, the most doubtful ones, whose evidence is listed
 MOST_REFINED = 50_000
 """Nodes up to which ``probability_same_class`` is computed."""
-SPEAKS = 0.25
-"""Log-odds from which evidence counts as speaking against an edge."""
+SPEAKS = 0.25  # log-odds from which evidence counts as speaking against an edge
+MEANINGS = {
+    "own features": "how alike the features of the two are, and how often edges join such features",
+    "features around": "how alike the features of their neighbours are, one and two steps away",
+    "neighbours in common": "how many neighbours they share, and how rare those are",
+    "longer paths": "whether paths of three and more steps tie the two together",
+    "degrees": "how many neighbours each has",
+    "classes": "how often edges join the classes that labels and features give the two",
+    "this graph": "where every edge starts: how well evidence tells edges from other pairs here",
+}
+"""What each kind of evidence about an edge means."""
+assert [*MEANINGS] == [*GROUPS, "this graph"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,19 +87,13 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """The audit in one sentence."""
-        share, count = self.false_share, self.edges.shape[1]
-        doubtful = int((self.probability_real < 0.5).sum())
+        """The audit in a few words: the doubtful edges, missing pairs, the share of false edges."""
+        count, doubtful = self.edges.shape[1], int((self.probability_real < 0.5).sum())
         likely = int((self.findings.pair_log_odds > 0).sum())
-        low, about, high = (f"{100 * p:.0f} %" for p in (share.low, share.estimate, share.high))
-        perhaps = ", so perhaps none" if share.low == 0 else ""
-        named = f"More likely false than real: {doubtful:,}"
-        if doubtful == 0:
-            named = "None can be named: each is more likely real than false"
         made = " These edges join nearest neighbours; they were made, not given."
         return (
-            f"About {about} of {count:,} edges look false ({low} to {high}{perhaps}). {named}. "
-            f"Pairs that look like missing edges: {likely:,}."
+            f"{f'{doubtful:,}' if doubtful else 'None'} of {count:,} edges are more likely false "
+            f"than real; {likely:,} pairs look like missing edges. {self.false_share.sentence}"
             f"{made if edges_were_made(self.data) else ''}"
         )
 
@@ -138,8 +144,8 @@ class Audit:
 
         Columns: ``id``, ``label``, ``suggested``, ``quality`` (0 to 1) and ``doubtful``.
         """
-        refined, graph = self.refined, self.graph
-        if refined is None or refined.probabilities is None:
+        graph = self.graph
+        if self._refined is None:
             raise InputError(
                 "labels of at least two classes must be there to be audited, on at most "
                 f"{MOST_REFINED:,} nodes; got {len(graph.seen)} classes on {graph.num_nodes:,}"
@@ -151,9 +157,10 @@ class Audit:
             raise InputError(
                 'audit.labels needs cleanlab: pip install "graphglow[audit]"'
             ) from error
+        refined, rank = self._refined
+        assert refined.probabilities is not None
         given = graph.classes.cpu().numpy()
-        probabilities = refined.probabilities[self._rank[graph.labelled]][:, graph.seen]
-        chances = probabilities.double().cpu().numpy()
+        chances = refined.probabilities[rank[graph.labelled]][:, graph.seen].double().cpu().numpy()
         chances = chances / chances.sum(1, keepdims=True)
         names = np.array(class_names(self.data, graph.num_classes))[graph.seen.cpu().numpy()]
         columns = {
@@ -166,22 +173,19 @@ class Audit:
         return pd.DataFrame(columns).sort_values("quality", kind="stable", ignore_index=True)
 
     @cached_property
-    def refined(self) -> RefinedGraph | None:
-        """The graph as the evidence learner sees it; None without labels, or on large graphs.
-
-        Its node i is ``findings.order[i]``.
+    def _refined(self) -> tuple[RefinedGraph, Tensor] | None:
+        """What :func:`graphglow.refine` computes, with the listed missing pairs; and which of its
+        nodes each node is [N]. None without labels, or on large graphs.
         """
         if len(self.graph.seen) < 2 or self.graph.num_nodes > MOST_REFINED:
             return None
-        learner = evidence_learner().to(self.graph.device)
+        device = self.graph.device
+        refined, order = run_frozen(
+            evidence_learner(), self.data, seed=self.seed, device=device.type
+        )
+        rank = order.argsort().to(device)
         with torch.no_grad():
-            generator = torch.Generator().manual_seed(self.seed)
-            listed = self._rank[self.findings.pairs[:, self._best_missing]].sort(0).values
-            return refine_graph(learner, self.findings.inputs.graph, generator, also=listed)
-
-    @cached_property
-    def _rank(self) -> Tensor:
-        return self.findings.order.argsort().to(self.graph.device)
+            return with_pairs(refined, rank[self.findings.pairs[:, self._best_missing]]), rank
 
     def repaired(self, drop: float = 0.2, add: float = 0.8) -> Data:
         """The graph without edges below ``drop``, and with pairs above ``add`` as new edges.
@@ -220,9 +224,7 @@ class Audit:
 
     def explain(self, source: Any, target: Any) -> Explanation:
         """Say what speaks for and against an edge between two nodes, called by your own ids."""
-        nodes = self.graph.num_nodes
-        places = [node_place(self.data, nodes, name) for name in (source, target)]
-        return self.explained([(places[0], places[1])])[0]
+        return self.explained([pair_places(self.data, source, target)])[0]
 
     def explained(self, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """:meth:`explain` several pairs of node numbers."""
@@ -230,16 +232,15 @@ class Audit:
             return []
         graph, ids = self.graph, own_ids(self.data, self.graph.num_nodes)
         both = torch.tensor(pairs, device=graph.device).T.sort(0).values
-        if bool((both[0] == both[1]).any()):
-            raise InputError("a pair must be two different nodes; got one twice")
         shares = self.auditor.explain(self.findings, both)
+        values = torch.stack([*shares.values()], 1).tolist()
         return [
             explain_edge(
                 (ids[u], ids[v]),
-                {name: float(values[i]) for name, values in shares.items()},
+                by_evidence(dict(zip(shares, row, strict=True)), MEANINGS),
                 *surroundings(graph.links, ids, (u, v)),
             )
-            for i, (u, v) in enumerate(pairs)
+            for (u, v), row in zip(pairs, values, strict=True)
         ]
 
     def _ids(self, nodes: Tensor) -> Any:
@@ -251,13 +252,13 @@ class Audit:
 
     def _same_class(self, pairs: Tensor) -> Any:
         """The probability that both ends are of one class; NaN where it is not computed: [K]."""
-        if self.refined is None:
+        if self._refined is None:
             return np.full(pairs.shape[1], np.nan, dtype=np.float32)
+        refined, rank = self._refined
         known, wanted = (
-            self._keys(p.sort(0).values).cpu().numpy()
-            for p in (self.refined.pairs, self._rank[pairs])
+            self._keys(p.sort(0).values).cpu().numpy() for p in (refined.pairs, rank[pairs])
         )
-        return pd.Series(self.refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
+        return pd.Series(refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
 
     def _against(self, pairs: Tensor) -> list[str]:
         """The kinds of evidence against each of the most doubtful pairs; blank for the others."""
@@ -299,7 +300,6 @@ def audit(
     """
     if top is not None:
         at_least("top", top, 0)
-    true_or_false("missing", missing)
     if not isinstance(data, Data):
         data = as_graph(data, need_labels=False, split=False)
     seed = at_least("seed", seed, 0)
@@ -329,9 +329,9 @@ def load_auditor(auditor: Auditor | str | Path = AUDIT) -> Auditor:
         return auditor
     if auditor == "untrained":
         return Auditor().frozen()
-    path = SHIPPED if auditor == AUDIT else auditor
-    if not isinstance(path, str | Path) or not Path(path).expanduser().exists():
+    path = FOLDER / f"{AUDIT}.safetensors" if auditor == AUDIT else Path(auditor).expanduser()
+    if not path.exists():
         raise InputError(
             f"auditor must be {AUDIT}, untrained, an existing file or an Auditor; got {auditor!r}"
         )
-    return Auditor.load(Path(path).expanduser())
+    return Auditor.load(path)

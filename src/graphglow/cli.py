@@ -24,26 +24,27 @@ from graphglow.errors import InputError, InputWarning, StoppedError, did_you_mea
 from graphglow.version import __version__
 
 COMMANDS = {
-    "demo": "what does it do? the main job in about a minute, on graphs of the package",
-    "datasets": "which graphs and learners are known by name?",
-    "predict": "labels for the rest: the class of every node, or of new nodes",
-    "refine": "a graph for my own GNN: write a better graph to a file",
-    "audit": "wrong or missing links: which edges look false, which pairs look joined",
-    "explain": "why this class, why this pair?",
-    "compare": "what should I use? graphglow and others on my graph",
-    "transfer": "a GNN over the better graph (the paper's Algorithm 3)",
-    "pretrain": "a learner of my own, from my own graphs (the paper's Algorithm 2)",
-    "fit": "a competitor, under the same protocol as transfer",
-    "reproduce": "the paper's tables and figures, as far as they are missing",
-    "report": "what saved transfers have learned, as one page that opens offline",
+    "predict": ("graphs", "labels for the rest: the class of every node, or of new nodes"),
+    "audit": ("graphs", "wrong or missing links: which edges look false, which pairs joined"),
+    "refine": ("graphs", "a graph for my own GNN: a better one, written to a file"),
+    "explain": ("graphs", "why this class, why this pair?"),
+    "compare": ("experiments", "what should I use? graphglow and others on my graph"),
+    "demo": ("experiments", "what does it do? the main job in about a minute"),
+    "datasets": ("experiments", "which graphs and learners are known by name?"),
+    "transfer": ("training", "the paper: a GNN under a frozen learner (Algorithm 3)"),
+    "reproduce": ("experiments", "the paper: its tables and figures"),
+    "pretrain": ("training", "a learner of my own, from my own graphs (Algorithm 2)"),
+    "fit": ("training", "how good is a competitor, under the same protocol as transfer?"),
+    "report": ("training", "what have saved transfers learned? a page that opens offline"),
 }
-"""Each command, and the question that it answers."""
+"""Each command, its module in ``commands``, and the question that it answers."""
 HELP = """\
 usage: graphglow COMMAND [OPTIONS]
 
 Learn how a graph should be wired: which edges look wrong, which are missing, and what the classes
 of its nodes are. The learner is pre-trained and frozen; predict, refine and audit train nothing.
 
+  command    the question that it answers
 {commands}
 
 graphglow COMMAND --help shows the options of a command; graphglow --version the version.
@@ -117,7 +118,7 @@ def _run(words: list[str]) -> None:
     if name == "help" and rest:  # graphglow help refine
         name, *rest = [*rest, "--help"]
     if name in ("-h", "--help", "help"):
-        lines = [f"  {name:<10} {question}" for name, question in COMMANDS.items()]
+        lines = [f"  {name:<10} {question}" for name, (_, question) in COMMANDS.items()]
         sys.stdout.write(HELP.format(commands="\n".join(lines)))
         return
     if name in ("-V", "--version"):
@@ -130,8 +131,8 @@ def _run(words: list[str]) -> None:
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
-    module = importlib.import_module(f"graphglow.commands.{name}")
-    chosen_by = getattr(module, "CHOSEN_BY", None)
+    module = importlib.import_module(f"graphglow.commands.{COMMANDS[name][0]}")
+    chosen_by = getattr(module, "CHOSEN_BY", {}).get(name)
     _parse(getattr(module, name), rest, f"graphglow {name}", chosen_by)()
 
 

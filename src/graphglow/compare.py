@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, one_of
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError, InputWarning, at_least, one_of
 from graphglow.graph import as_graph, check_graph
 from graphglow.graph.check import MASKS, with_random_split
 from graphglow.lab import Progress, no_progress
-from graphglow.lab.open_world.methods import (
+from graphglow.lab.open_methods import (
     BAGS,
     METHOD_TITLES,
     NEED_FEATURES,
@@ -141,7 +140,7 @@ def compare(
 
     Args:
         data: The graph: a ``Data``, whose ``x`` may be None, or what :func:`load_graph` takes.
-        methods: Names in ``graphglow.lab.open_world.methods.METHOD_TITLES``.
+        methods: Names in ``graphglow.lab.open_methods.METHOD_TITLES``.
         seeds: Runs of each method.
         seed: The first of the seeds.
         learner: The evidence learner.

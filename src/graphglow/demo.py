@@ -25,14 +25,14 @@ from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.datasets import add_edges
 from graphglow.graph.load import describe
 from graphglow.lab import Progress, no_progress
-from graphglow.lab.open_world.methods import (
+from graphglow.lab.open_methods import (
     METHOD_TITLES,
     accuracy_on,
     bag,
     predict_pool,
     untrained_like,
 )
-from graphglow.lab.open_world.targets import few_labels
+from graphglow.lab.open_suite import few_labels
 from graphglow.lab.row_files import provenance
 from graphglow.pretrained import evidence_learner
 from graphglow.refine import refine

@@ -1,17 +1,28 @@
-"""Where to compute, how much memory that has and took, and what to say where it ends."""
+"""Where to compute: on a CPU or a GPU, in what memory, and here or by the workers of Ray.
 
+A *block* is a part of a job, such as 100,000 of its pairs or one run of an experiment.
+``function(shared, block)`` is a pure function of a module, so that a result has the same bytes
+wherever it is computed.
+"""
+
+import importlib
+import logging
+import os
 import re
 import resource
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import Any, Protocol, TypeVar, get_args
 
 import torch
+from torch import Tensor
 
-from graphglow.checks import one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, StoppedError, at_least, one_of
 from graphglow.settings import Device
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
@@ -96,3 +107,172 @@ def out_of_memory_hint(step: str, smaller: str) -> Iterator[None]:
             raise
         helps = f"--device cpu, {smaller}" if on_gpu else smaller
         raise InputError(f"{step} must fit in memory; what helps: {helps}") from error
+
+
+# Blocks of work
+
+AHEAD = 4
+"""Blocks handed out for each worker, including the one it works on."""
+RETRIES = 3
+"""How often Ray gives a block to another worker when its worker dies."""
+
+Shared = TypeVar("Shared")
+Block = TypeVar("Block")
+Result = TypeVar("Result")
+
+
+class MapBlocks(Protocol):
+    """:func:`map_blocks`, or a partial of it that knows the workers of a job."""
+
+    def __call__(
+        self,
+        function: Callable[[Shared, Block], Result],
+        shared: Shared,
+        blocks: Iterable[Block],
+        /,
+    ) -> Iterator[Result]: ...
+
+
+def map_blocks(
+    function: Callable[[Shared, Block], Result],
+    shared: Shared,
+    blocks: Iterable[Block],
+    /,
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+    gpus: float = 0,
+    ordered: bool = True,
+) -> Iterator[Result]:
+    """Return an iterator over ``function(shared, block)`` of all blocks, in order.
+
+    Ray and its workers stay until this process ends or calls ``ray.shutdown()``, ready for the
+    next job. If a worker dies, another one repeats its block.
+
+    Args:
+        function: A pure function that a worker can import.
+        shared: What every block needs; each worker receives it once, and must not write to it.
+        blocks: Taken as they are needed.
+        workers: Blocks computed at the same time. Without ``ray``, None or 1 is a loop in this
+            process, and more are workers of a local Ray. On a cluster, None is one for each CPU,
+            or for each GPU if ``gpus`` is set.
+        ray: ``"local"`` starts a Ray on this machine; or the address of a cluster.
+        gpus: Share of a GPU that a block on Ray asks for.
+        ordered: False yields results as they are finished.
+    """
+    if workers is not None:
+        at_least("workers", workers, 1)
+    if ray is None and workers in (None, 1):
+        return (function(shared, block) for block in blocks)
+    return _on_ray(function, shared, blocks, workers, ray or "local", gpus, ordered)
+
+
+def where_to_compute(
+    device: str, workers: int | None, ray: str | None
+) -> tuple[torch.device, MapBlocks]:
+    """Return the device of a job on one graph, and what maps its blocks: a loop, or Ray's CPUs."""
+    if ray is None and workers in (None, 1):
+        return resolve_device(device), map_blocks
+    if device == "cuda":
+        raise InputError(
+            "Ray workers compute on CPUs. Use --device cpu, or leave out --workers and --ray."
+        )
+    return torch.device("cpu"), partial(map_blocks, workers=workers, ray=ray)
+
+
+def _on_ray(
+    function: Callable[[Any, Any], Any],
+    shared: Any,
+    blocks: Iterable[Any],
+    workers: int | None,
+    address: str,
+    gpus: float,
+    ordered: bool,
+) -> Iterator[Any]:
+    ray = connect(address)
+    has = ray.cluster_resources()
+    if gpus and not has.get("GPU"):
+        raise InputError("The Ray cluster has no GPU. Compute on its CPUs: --device cpu.")
+    cores = int(has.get("CPU", 1))
+    workers = workers or (int(has["GPU"] / gpus) if gpus else cores)
+    cpus = cores // workers or cores / workers  # whole ones, or a share of one
+    task = ray.remote(_run_block).options(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)
+    given = [_put(ray, shared)], function, max(1, int(cpus)), torch.is_grad_enabled()
+    waiting, running = iter(blocks), list[Any]()
+    try:
+        while True:
+            for block in islice(waiting, AHEAD * workers - len(running)):
+                whole = block.clone() if isinstance(block, Tensor) else block  # not a view
+                running.append(task.remote(whole, *given))
+            if not running:
+                return
+            ended = running[0] if ordered else ray.wait(running)[0][0]
+            running.remove(ended)
+            yield ray.get(ended)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None  # as the function raised it
+    except ray.exceptions.RayError as error:
+        raise StoppedError(
+            f"Ray lost a block of work {RETRIES + 1} times ({type(error).__name__}), perhaps for "
+            "lack of memory. Use fewer workers."
+        ) from error
+
+
+def connect(address: str) -> Any:
+    """Return the module ``ray``, connected to a cluster, or to a new Ray of this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+    os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))  # or Ray tries for ever
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ModuleNotFoundError as error:
+        raise InputError('Ray is not installed: pip install "graphglow[ray]".') from error
+    if not ray.is_initialized():
+        asked: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        if address == "local":
+            asked["include_dashboard"] = False
+        try:
+            ray.init(address, **asked)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"No Ray cluster can be reached at {address!r} ({reason:.200}). Start one by "
+                "'ray start --head', or use --ray local."
+            ) from error
+    return ray
+
+
+def _put(ray: Any, shared: Any) -> Any:
+    """Store what all blocks need; its tensors become arrays, which workers read without a copy."""
+    ray.util.register_serializer(Tensor, serializer=_arrays, deserializer=_tensor)
+    try:
+        return ray.put(shared)
+    finally:
+        ray.util.deregister_serializer(Tensor)
+
+
+def _arrays(tensor: Tensor) -> Any:
+    tensor = tensor.detach().cpu()
+    if tensor.layout == torch.strided:
+        return tensor.numpy()
+    tensor = tensor.to_sparse().coalesce()
+    return tensor.indices().numpy(), tensor.values().numpy(), tensor.shape
+
+
+def _tensor(arrays: Any) -> Tensor:
+    if not isinstance(arrays, tuple):
+        return torch.from_numpy(arrays)
+    indices, values, shape = arrays
+    return torch.sparse_coo_tensor(torch.from_numpy(indices), torch.from_numpy(values), shape)
+
+
+_get = lru_cache(maxsize=1)(lambda reference: importlib.import_module("ray").get(reference))
+
+
+def _run_block(
+    block: Any, shared: list[Any], function: Callable[[Any, Any], Any], threads: int, grad: bool
+) -> Any:
+    """Compute a block on a worker, with as many threads and as much autograd as the caller."""
+    warnings.simplefilter("ignore")  # the caller has shown them, and shared memory is read-only
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(grad)
+    return function(_get(shared[0]), block)

@@ -3,14 +3,14 @@
 Each answer is a score taken apart without approximation: the ``contributions`` of an
 :class:`Explanation` add up to its ``score``.
 
-- ``Prediction.explain(node)``: a sum over channels k with weights w_k and class shares pi_c,
-  ``score_c = sum_k w_k log(P_k(c) / pi_c) + log pi_c``.
+- ``Prediction.explain(node)``: the log-odds of class c against the strongest other class d, a sum
+  over channels k with weights w_k and class shares pi,
+  ``sum_k w_k (log(P_k(c) / pi_c) - log(P_k(d) / pi_d)) + log(pi_c / pi_d)``.
 - :func:`explain_pair`: a sum over kinds of evidence, brought in one by one, in an order and in its
   reverse; a kind's share is the mean of the two changes that it made to the log-odds.
 """
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.pair_features import MEANINGS, logit
@@ -28,7 +26,7 @@ from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, FinalRound, fo
 from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import explain_pairs, with_pairs
 from graphglow.graph import as_graph
-from graphglow.graph.write import class_names, node_places, own_ids, write_table
+from graphglow.graph.write import class_names, node_place, node_places, own_ids, write_table
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
@@ -46,14 +44,14 @@ OUTCOMES = {
     "added": "the refined graph adds an edge between them",
     "absent": "the refined graph has no edge between them either",
 }
-GENERAL = ("this graph", "labelled pairs", "chance")
-"""Contributions that are the same for all pairs of a graph."""
+GENERAL = ("this graph", "labelled pairs", "chance", "log_share")
+"""Contributions that are the same for all pairs, or nodes, of a graph."""
 
 
 class Contribution(NamedTuple):
-    """One summand of a score: of a channel, a node (by its id), or a kind of evidence."""
+    """One summand of a score: of a channel or a kind of evidence, and what that is about."""
 
-    name: int | str
+    name: str
     about: str
     value: float
     details: Mapping[str, Any] = MappingProxyType({})
@@ -73,9 +71,8 @@ class Surroundings(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
-    """A score (a logit or log-odds), and the contributions that add up to it.
+    """A score (log-odds), and the contributions that add up to it.
 
-    ``contributions`` come strongest first, then sums over what is not listed, and constants.
     ``answer`` is a few sentences; ``tables`` are further rows, by caption.
     """
 
@@ -91,18 +88,11 @@ class Explanation:
     def __repr__(self) -> str:
         return f"Explanation({self.answer})"
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Name, meaning and value of each contribution, and further columns."""
-        return [
-            {"name": one.name, "about": one.about, "contribution": one.value, **one.details}
-            for one in self.contributions
-        ]
-
     def to_frame(self) -> Any:
-        """Return :meth:`rows` as a pandas DataFrame."""
+        """Return name, meaning and value of each contribution, and further columns."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(self.to_dict()["contributions"])
 
     def text(self, rows: int = 12) -> str:
         """Return everything as text; of further tables the first ``rows`` rows."""
@@ -120,19 +110,22 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return facts and contributions as JSON can hold them."""
         known = {"text": self.answer, "score": self.score, "probability": self.probability}
-        return known | self.facts | {"contributions": self.rows()}
+        rows = [
+            {"name": one.name, "about": one.about, "contribution": one.value, **one.details}
+            for one in self.contributions
+        ]
+        return known | self.facts | {"contributions": rows}
 
     def write(self, path: str | Path) -> None:
         """Write a page that opens offline (``.html``) or the table (``.csv``, ``.parquet``)."""
-        from graphglow.report import PAGES, write_explanation
+        from graphglow.report import PAGES
 
         if Path(path).suffix.lower() in PAGES:
+            from graphglow.report.explanations import write_explanation
+
             write_explanation(self, Path(path).expanduser())
         else:
             write_table(self.to_frame(), path, "an explanation that is no .html page")
-
-
-# Why this class
 
 
 @torch.no_grad()
@@ -146,54 +139,59 @@ def explain_prediction(
     assert refined.update is not None
     assert refined.shares is not None
     graph, names = final.graph, class_names(data, prediction.probabilities.shape[1])
-    place = int(node_places(data, count, [node])[0])
+    place = node_place(data, count, node)
     at = prediction.order.argsort()[place].to(graph.device)
-    predicted, seen = int(prediction.classes[place]), graph.seen.tolist()
-    explained = predicted if label is None else class_number(label, names)
+    explained, seen = int(prediction.classes[place]), graph.seen.tolist()
+    facts = {"id": own_ids(data, count)[place], "predicted": names[explained]}
+    if label is not None:
+        if isinstance(label, bool) or str(label) not in names:
+            raise InputError(
+                f"label must be one of the classes {', '.join(names[:10])}; got {label!r}"
+            )
+        explained = names.index(str(label))
     if explained not in seen:
         raise InputError(
             f"class {names[explained]} has no given label, so that nothing speaks for it. Explain "
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
-    column, log_prior = seen.index(explained), refined.shares.double().log()
     predictor = copy.deepcopy(prediction.learner.predictor).to(graph.device)
     odds, trust = final.inputs(at[None])
     weights = channel_weights(predictor, trust, refined.update[folds(graph)[at]])[0].double()  # [V]
-    by_channel = odds[0].double() * weights  # [C, V]
-    scores = by_channel.sum(1) + log_prior
+    log_shares = refined.shares.double().log()
+    scores = odds[0].double() @ weights + log_shares  # [C]
+    column = seen.index(explained)
+    rival = int(scores.index_fill(0, torch.tensor(column).to(at), -torch.inf).argmax())
+    over = odds[0, column].double() - odds[0, rival].double()  # [V]
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
         details = {"says": names[seen[int(p.argmax())]], "probability": float(p[column])}
-        details |= {"weight": float(weights[k]), "log_odds": float(odds[0, column, k])}
-        about, value = CHANNEL_NAMES.get(name, name), float(by_channel[column, k])
+        details |= {"weight": float(weights[k]), "log_odds": float(over[k])}
+        about, value = CHANNEL_NAMES.get(name, name), float(over[k] * weights[k])
         parts.append(Contribution(name, about, value, details))
     parts.sort(key=lambda part: -abs(part.value))
-    about = "log of the share of the class"
-    parts.append(Contribution("log_share", about, float(log_prior[column])))
-    around = _labelled_nodes(prediction, final, int(at), names)
-    probability, labelled = prediction.probabilities[place], bool(prediction.labelled[place])
-    facts = {
-        "id": own_ids(data, count)[place],
-        "predicted": names[predicted],
-        "explained": names[explained],
-        "labelled": labelled,
-        "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
-    }
+    about = "share of the class, over that of the other"
+    parts.append(Contribution("log_share", about, float(log_shares[column] - log_shares[rival])))
+    labelled, other = bool(prediction.labelled[place]), names[seen[rival]]
+    chances = prediction.probabilities[place][[explained, seen[rival]]].tolist()
     by = ", by leave-one-out" if labelled else ""
-    leading = [f"{one.about} ({one.value:+.2f})" for one in parts[:3] if one.value > 0]
-    answer = (
-        f"Node {facts['id']} is {names[explained]} with probability "
-        f"{float(probability[explained]):.1%}{by}. Most for it: {', '.join(leading) or 'nothing'}."
-    )
+    named = {part.about: part.value for part in parts[:-1]}
     return Explanation(
         title=f"Why node {facts['id']} is class {names[explained]}",
-        answer=answer,
-        score=float(scores[column]),
-        probability=float(probability[explained]),
+        answer=f"Node {facts['id']} is {names[explained]} with probability {_percent(chances[0])}"
+        f"{by}; the strongest other class is {other} with {_percent(chances[1])}. "
+        f"{_pro_and_con(named, f'{names[explained]} over {other}')}",
+        score=float(scores[column] - scores[rival]),
+        probability=chances[0],
         contributions=tuple(parts),
-        facts=facts,
-        tables={"labelled nodes around it": around},
+        facts=facts
+        | {
+            "explained": names[explained],
+            "other_class": other,
+            "labelled": labelled,
+            "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
+        },
+        tables={"labelled nodes around it": _labelled_nodes(prediction, final, int(at), names)},
     )
 
 
@@ -204,37 +202,29 @@ def _labelled_nodes(
 
     Weights are the chances of such a walk, one or two steps with even odds.
     """
+    from sklearn.preprocessing import normalize
+
     graph, ids = final.graph, own_ids(prediction.data, len(prediction.labelled))
-    given, refined = _walks(graph.links, at), _walks(final.adjacency, at)
-    reached = (given + refined).sum(0)
-    others = graph.labelled[graph.labelled != at].cpu().numpy()
+    walks = {}  # by graph, after one step and after two: [2, N]
+    for name, links in (("input", graph.links), ("refined", final.adjacency)):
+        matrix = links.to_scipy().astype(np.float64)
+        matrix.setdiag(0)
+        chance = normalize(matrix, norm="l1")
+        walks[name] = np.vstack([chance[[at]].toarray(), (chance[[at]] @ chance).toarray()])
+    reached = (walks["input"] + walks["refined"]).sum(0)
+    reached[at] = 0
+    others = graph.labelled.cpu().numpy()
     strongest = others[np.argsort(-reached[others], kind="stable")][:LISTED]
     rows = []
     for node in strongest[reached[strongest] > 0].tolist():
         place = int(prediction.order[node])
-        steps = 1 if given[0, node] > 0 or refined[0, node] > 0 else 2
-        row = {"id": ids[place], "label": names[int(prediction.data.y[place])], "steps": steps}
-        for name, walks in (("input", given), ("refined", refined)):
-            row[f"{name}_edge"] = bool(walks[0, node] > 0)
-            row[f"{name}_weight"] = float(walks[:, node].mean())
+        row = {"id": ids[place], "label": names[int(prediction.data.y[place])]}
+        row["steps"] = 1 if any(walk[0, node] > 0 for walk in walks.values()) else 2
+        for name, walk in walks.items():
+            row[f"{name}_edge"] = bool(walk[0, node] > 0)
+            row[f"{name}_weight"] = float(walk[:, node].mean())
         rows.append(row)
     return rows
-
-
-def _walks(graph: SparseMatrix, start: int) -> NDArray[np.float64]:
-    """Chances that a random walk is at each other node after one step and after two: [2, N]."""
-    from sklearn.preprocessing import normalize
-
-    matrix = graph.to_scipy().astype(np.float64)
-    matrix.setdiag(0)
-    chance = normalize(matrix, norm="l1")
-    one = chance[[start]]
-    walks: NDArray[np.float64] = np.vstack([one.toarray(), (one @ chance).toarray()])
-    walks[1, start] = 0
-    return walks
-
-
-# Why this pair
 
 
 def explain_pair(
@@ -252,6 +242,8 @@ def explain_pair(
     ``facts["outcome"]`` says what becomes of the edge between them in the graph of
     :func:`graphglow.refine`: ``kept``, ``dropped``, ``added`` or ``absent``. It keeps no more edges
     than the input has, so a pair that is likely of one class may still be left out.
+    ``facts["probability_real"]`` is what :func:`graphglow.audit` says of their edge, or of a
+    missing one; None where a graph cannot be audited.
 
     Args:
         data: The graph; it, the learner, seed and device are as for :func:`graphglow.refine`.
@@ -261,12 +253,18 @@ def explain_pair(
         seed: Seeds the random projections.
         device: Where to compute.
     """
+    from graphglow.audit import audit  # which imports this
+
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
     places = pair_places(data, u, v)  # what is wrong is said before the graph is refined
+    try:
+        edge = audit(data, missing=False, device=device).explained([places])[0]
+    except InputError:  # no edges, or hardly a pair without one
+        edge = None
     refined, order = run_frozen(found, data, seed=seed, device=device)
     kept = choose_edges(refined)[0].edge_index
-    first, second = order.cpu().argsort()[places].tolist()
+    first, second = order.cpu().argsort()[list(places)].tolist()
     named = own_ids(data, refined.num_nodes)
     ids = [named[i] for i in order.tolist()]
     u, v = ids[first], ids[second]
@@ -285,14 +283,18 @@ def explain_pair(
     if probability > chance and not is_kept:
         but = "but"
         reason = ": stronger edges come first" if candidate else ": it did not consider this pair"
+    real = ""
+    if edge is not None:
+        kind = "that edge is real" if joined else "an edge is missing there"
+        real = f" Another question is whether {kind}: {_percent(edge.probability)} by the audit."
     return Explanation(
         title=f"What speaks for {u} and {v} being of one class",
         answer=f"{u} and {v} are {_percent(probability)} likely to be of one class (two random "
         f"nodes of {target}: {_percent(chance)}), {but} {OUTCOMES[outcome]}{reason}. "
-        f"{_pro_and_con(parts)}",
+        f"{_pro_and_con(parts)}{real}",
         score=float(refined.pair_log_odds[place]) + logit(chance),
         probability=probability,
-        contributions=_by_evidence(parts),
+        contributions=by_evidence(parts, MEANINGS),
         facts={
             "u": u,
             "v": v,
@@ -301,6 +303,7 @@ def explain_pair(
             "outcome": outcome,
             "input_edge": joined,
             "candidate": candidate,
+            "probability_real": None if edge is None else edge.probability,
         },
         surroundings=around,
     )
@@ -308,37 +311,40 @@ def explain_pair(
 
 def explain_edge(
     pair: tuple[int | str, int | str],
-    parts: Mapping[str, float],
+    parts: tuple[Contribution, ...],
     around: Surroundings,
     joined: bool,
 ) -> Explanation:
     """Explain the log-odds that an edge is real or, where there is none, that it is missing."""
-    log_odds = sum(parts.values())
-    probability = 1 / (1 + math.exp(-log_odds))
+    log_odds = sum(part.value for part in parts)
+    probability = float(torch.tensor(log_odds).sigmoid())
     kind = "a real edge" if joined else "a missing edge"
+    named = {part.name: part.value for part in parts}
     return Explanation(
         title=f"Whether {pair[0]} and {pair[1]} should be joined",
-        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(parts)}",
+        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(named)}",
         score=log_odds,
         probability=probability,
-        contributions=_by_evidence({k: v for k, v in parts.items() if abs(v) > 1e-4}),
+        contributions=parts,
         facts={"u": pair[0], "v": pair[1], "input_edge": joined},
         surroundings=around,
     )
 
 
-def _by_evidence(parts: Mapping[str, float]) -> tuple[Contribution, ...]:
-    """The kinds of evidence, the most favourable first."""
+def by_evidence(
+    parts: Mapping[str, float], meanings: Mapping[str, str]
+) -> tuple[Contribution, ...]:
+    """List kinds of evidence, the most favourable first."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return tuple(Contribution(name, MEANINGS.get(name, ""), value) for name, value in ordered)
+    return tuple(Contribution(name, meanings[name], value) for name, value in ordered)
 
 
-def pair_places(data: Data, u: int | str, v: int | str) -> list[int]:
+def pair_places(data: Any, u: int | str, v: int | str) -> tuple[int, int]:
     """Return the indices of two different nodes, by their ids."""
-    places: list[int] = node_places(data, int(data.num_nodes or 0), (u, v)).tolist()
-    if places[0] == places[1]:
+    first, second = node_places(data, int(data.num_nodes or 0), (u, v)).tolist()
+    if first == second:
         raise InputError(f"a pair must be two different nodes; got {u!r} twice")
-    return places
+    return first, second
 
 
 def surroundings(
@@ -355,16 +361,15 @@ def surroundings(
     common, of_u, of_v = ([ids[node] for node in part] for part in parts)
     edges = [(ids[a], ids[b]) for a in sorted(drawn) for b in near(a) & drawn if a < b]
     left_out = len(one | other) - len(drawn)
-    around = Surroundings(common=common, of_u=of_u, of_v=of_v, edges=edges, left_out=left_out)
-    return around, pair[1] in near(pair[0])
+    return Surroundings(common, of_u, of_v, edges, left_out), pair[1] in near(pair[0])
 
 
-def _pro_and_con(parts: Mapping[str, float]) -> str:
+def _pro_and_con(parts: Mapping[str, float], thing: str = "it") -> str:
     """The strongest evidence on both sides, in words."""
     own = sorted((value, name) for name, value in parts.items() if name not in GENERAL)
     con = ", ".join(f"{n} ({v:+.1f})" for v, n in own[:NAMED] if v <= -LEAST_NAMED)
     pro = ", ".join(f"{n} ({v:+.1f})" for v, n in own[: -NAMED - 1 : -1] if v >= LEAST_NAMED)
-    return f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}."
+    return f"Most speaks for {thing}: {pro or 'nothing'}; against: {con or 'nothing'}."
 
 
 def _percent(probability: float) -> str:
@@ -372,12 +377,3 @@ def _percent(probability: float) -> str:
     if 0.005 <= probability < 0.995:
         return f"{probability:.0%}"
     return "over 99%" if probability > 0.5 else "under 1%"
-
-
-def class_number(label: int | str, names: list[str]) -> int:
-    """Return the number of a class, by its name or, if it is an integer, its number."""
-    if not isinstance(label, bool) and str(label) in names:
-        return names.index(str(label))
-    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(names):
-        return label
-    raise InputError(f"label must be one of the classes {', '.join(names[:10])}; got {label!r}")

@@ -17,9 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, number, one_of
-from graphglow.device import SMALLER, out_of_memory_hint
-from graphglow.errors import InputError
+from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
+from graphglow.errors import InputError, at_least, number, one_of
 from graphglow.evidence.channels import leave_one_out_mask
 from graphglow.evidence.insertion import FrozenGraph, insert
 from graphglow.evidence.learner import EvidenceLearner
@@ -33,7 +32,6 @@ from graphglow.graph.load import without_drawn_split
 from graphglow.graph.tables import Columns, read_new_nodes
 from graphglow.graph.write import class_names, own_classes, prediction_frame, write_table
 from graphglow.linalg.neighbours import NEIGHBOURS, nearest_to
-from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.scores import (
     Accuracy,
@@ -121,11 +119,20 @@ class Prediction:
         return frame.sort_values(["accuracy", "log_loss"], ascending=[False, True], kind="stable",
                                  ignore_index=True)  # fmt: skip
 
+    @property
+    def test_scores(self) -> Scores | None:
+        """Scores of the labelled test nodes; None without any."""
+        try:
+            return self.score("test")
+        except InputError:
+            return None
+
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Score the predictions on the labelled nodes of a part of the split."""
         one_of("part", part, SPLITS)
-        nodes = _known_in(self.data, part)
-        if nodes is None:
+        mask = self.data.get(f"{part}_mask")
+        nodes = (self.data.y >= 0) & (mask.cpu() if mask is not None else False)
+        if not bool(nodes.any()):
             raise InputError(
                 f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
                 "none; .accuracy is the leave-one-out estimate, which needs no split"
@@ -276,8 +283,7 @@ class Prediction:
             f"{int((self.data.y >= 0).sum()):,} labels at work, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
-        if _known_in(self.data, "test") is not None:
-            test = self.score("test")
+        if (test := self.test_scores) is not None:
             lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
         if self.sets is not None:
             size = float(self.sets.sum(1).double().mean())
@@ -341,13 +347,6 @@ def label_weights(refined: RefinedGraph, y: Tensor) -> Tensor:
     table = torch.ones(max(graph.num_classes, int(graph.seen.max()) + 1))
     table[graph.seen.cpu()] = (shares / graph.prior).cpu()
     return table[y]
-
-
-def _known_in(data: Data, part: str) -> Tensor | None:
-    """Mark the labelled nodes in a part of the split [N]; None if there are none."""
-    mask = data.get(f"{part}_mask")
-    nodes = None if mask is None else mask.cpu() & (data.y >= 0)
-    return nodes if nodes is not None and bool(nodes.any()) else None
 
 
 def run_frozen(

@@ -12,17 +12,15 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.auditing.pretraining import pretrain_auditor
-from graphglow.checkpoint import Checkpoint
-from graphglow.checks import one_of, with_settings
-from graphglow.device import out_of_memory_hint, resolve_device
-from graphglow.errors import InputError
+from graphglow.device import out_of_memory_hint, resolve_device, where_to_compute
+from graphglow.errors import InputError, one_of, with_settings
 from graphglow.evidence.pretraining import Progress, pretrain_evidence
 from graphglow.gnn.train import OnEpoch
 from graphglow.graph import as_graph, prepare
 from graphglow.graph.graph import known_graph
 from graphglow.paper.algorithms import pretrain_structure
-from graphglow.parallel import where_to_compute
 from graphglow.settings import PRETRAINING
+from graphglow.storage import Checkpoint
 
 
 def pretrain(

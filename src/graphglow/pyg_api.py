@@ -10,15 +10,14 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphglow.audit import audit
-from graphglow.checks import at_least, in_unit_interval, one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, at_least, in_unit_interval, one_of
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import check_graph
 from graphglow.graph.check import MASKS, one_graph, without_edges
-from graphglow.messages import strongest_messages
 from graphglow.paper.pivots import EPS
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
+from graphglow.result import strongest_messages
 from graphglow.settings import PaperConfig
 from graphglow.transfer import transfer
 

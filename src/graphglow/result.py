@@ -6,12 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.device import out_of_memory_hint
-from graphglow.errors import InputError
+from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.gnn import Backbone, FixedStructure, Structure, build_gnn
 from graphglow.gnn.train import Epoch, best_epoch
@@ -19,14 +21,21 @@ from graphglow.graph import Graph, check_graph, training_graph, write_prediction
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.graph.write import class_names, own_ids, prediction_frame
-from graphglow.messages import strongest_messages
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
+from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.pretrained import Learner
-from graphglow.scores import scores_of
+from graphglow.scores import (
+    NO_PAIRS,
+    Comparison,
+    compare_accuracies,
+    compare_edges,
+    scores_of,
+    verdict_of,
+)
 from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_facts
 from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
-from graphglow.verdict import NO_PAIRS, Comparison, Verdict, compare_edges, verdict_of
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", *MASKS)
 RUN_FACTS = (
@@ -58,7 +67,8 @@ class RunResult(ABC):
 
     def __repr__(self) -> str:
         facts = self.summary()
-        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
+        shown = ["target", "method", "test_accuracy", "majority", "val_accuracy", "epochs"]
+        shown += ["input_weight", "chosen_by"] if "chosen_by" in facts else []
         return f"{type(self).__name__}({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
 
     @abstractmethod
@@ -117,6 +127,12 @@ class RunResult(ABC):
         return float(right.double().mean()) if len(nodes) else None
 
     @property
+    def majority(self) -> float | None:
+        """Share of the most frequent class of test nodes: what a constant answer would get."""
+        y = self.graph.y[self.graph.test]
+        return float(y.bincount().max()) / len(y) if len(y) else None
+
+    @property
     def epochs(self) -> int:
         """Number of epochs run."""
         return len(self.history)
@@ -126,6 +142,7 @@ class RunResult(ABC):
         return {
             "target": self.graph.name,
             "test_accuracy": self.test_accuracy,
+            "majority": self.majority,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,
             "train_seconds": self.train_seconds,
@@ -202,15 +219,16 @@ class TransferResult(RunResult):
         return best_epoch(self.history, self.least_accuracy)
 
     def _method_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"method": self.method, "backbone": self.config.backbone}
+        facts: dict[str, Any] = {
+            "method": self.method,
+            "backbone": self.config.backbone,
+            "input_weight": self.input_weight,
+            "chosen_by": self.chosen_by,
+        }
         if isinstance(self.learner, StructureLearner):
             return facts | delta_facts(self.learner.config.delta)
         assert self.edges is not None
-        return facts | {
-            "input_weight": self.input_weight,
-            "chosen_by": self.chosen_by,
-            "refined_edges_in_training": self.edges.edge_index.shape[1] // 2,
-        }
+        return facts | {"refined_edges_in_training": self.edges.edge_index.shape[1] // 2}
 
     def summary(self) -> dict[str, Any]:
         return {**super().summary(), "verdict": self.verdict}
@@ -219,14 +237,18 @@ class TransferResult(RunResult):
     def verdict(self) -> str:
         """One line: whether this is better than a GNN on the input graph, and by how much.
 
-        Test labels are not read. Under the paper's learner no such GNN is trained.
+        Under the paper's learner no such GNN is trained: it is compared with the class that most
+        training nodes have. Test labels are not read.
         """
-        return self.judged().sentence
-
-    def judged(self) -> Verdict:
-        """The verdict, and whether it is bad news."""
         if self.edges is None:
-            return verdict_of((), "no GNN was trained on the input graph alone")
+            known = self.graph.y[self.graph.val]
+            constant = known == self.graph.y[self.graph.train].bincount().argmax()
+            right = self.predict()[self.graph.val.cpu()] == known.cpu()
+            whose = "validation accuracy {}, against {} of the most frequent class"
+            found = compare_accuracies(constant.cpu(), right, whose)
+            found = found._replace(sign=-1) if found.after < found.before else found
+            chosen = f"lambda is {self.input_weight:g}, by {self.chosen_by}"
+            return f"{verdict_of((found,), '')}; {chosen}"
         judged = self.against_input or compare_edges(self.data, self.edges.edge_index)
         return verdict_of((judged,), NO_PAIRS)
 
@@ -328,3 +350,77 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     """Leave out classes that only test nodes have and nobody names: they must change nothing."""
     known = int(graph.y[torch.cat([graph.train, graph.val])].max()) + 1
     return graph.with_labels(num_classes=max(known, len(data.get("class_names") or ())))
+
+
+# The messages of one layer as edges: a layer multiplies by M = lambda A + (1 - lambda) S, where
+# M[u, v] is the weight that u gives to what v sends. Under an evidence learner S is sparse; under
+# the paper's, S = RowNorm(Gamma) RowNorm(Gamma^T) is dense, and M is formed in blocks of rows.
+
+BLOCK_ELEMENTS = 16_000_000
+"""Entries of the largest block in memory (64 MB in float32)."""
+
+
+class WeightedEdges(NamedTuple):
+    """Edges sorted by target and falling weight, where weight = input_part + latent_part.
+
+    Shapes:
+        pairs [2, E] (source, target); weight, input_part, latent_part [E]
+    """
+
+    pairs: Tensor
+    weight: Tensor
+    input_part: Tensor
+    latent_part: Tensor
+
+
+@torch.no_grad()
+def strongest_messages(
+    adj: SparseMatrix,
+    latent: Structure,
+    input_weight: float,
+    top_k: int,
+    *,
+    self_loops: bool = True,
+) -> WeightedEdges:
+    """Return each node's ``top_k`` strongest incoming edges; entries up to zero are no edges."""
+    at_least("top_k", top_k, 1)
+    given = input_weight * adj.to_scipy()
+    if input_weight == 1:
+        return _strongest(given, 0 * given, top_k, self_loops)
+    if isinstance(latent, FixedStructure):
+        learned = (1 - input_weight) * latent.matrix.to_scipy()
+        return _strongest(given, learned, top_k, self_loops)
+    nodes, blocks = adj.shape[0], []
+    assert isinstance(latent, PivotStructure | BlendedStructure)
+    factors, step = latent.factors(), max(1, BLOCK_ELEMENTS // nodes)
+    for start in range(0, nodes, step):
+        rows = slice(start, min(start + step, nodes))
+        dense = torch.from_numpy(given[rows].toarray()).to(adj.values.device)
+        by_pivots = sum((a[rows] @ b.T for a, b in factors), torch.zeros_like(dense))
+        by_pivots = by_pivots * (1 - input_weight)
+        total, place = dense + by_pivots, torch.arange(len(dense), device=dense.device)
+        if not self_loops:
+            total[place, place + start] = 0
+        weight, source = total.topk(min(top_k, nodes), dim=1)
+        kept, target = weight > 0, (place + start)[:, None].expand_as(source)
+        pairs = torch.stack([source[kept], target[kept]])
+        parts = (part.gather(1, source)[kept] for part in (dense, by_pivots))
+        blocks.append(WeightedEdges(pairs, weight[kept], *parts))
+    return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*blocks, strict=True)))
+
+
+def _strongest(
+    given: sp.csr_array, learned: sp.csr_array, top_k: int, self_loops: bool
+) -> WeightedEdges:
+    """The strongest edges of the sum of two sparse matrices."""
+    import pandas as pd
+
+    total = (given + learned).tocoo()
+    target, source = total.coords
+    frame = pd.DataFrame({"source": source, "target": target, "weight": total.data})
+    frame = frame[(frame.weight > 0) & (self_loops | (frame.source != frame.target))]
+    frame = frame.sort_values(["target", "weight"], ascending=[True, False], kind="stable")
+    frame = frame.groupby("target").head(top_k)
+    pairs = frame[["source", "target"]].to_numpy(np.int64).T
+    parts = [np.asarray(part[pairs[1], pairs[0]]) for part in (given, learned)]
+    return WeightedEdges(*map(torch.tensor, (pairs, frame.weight.to_numpy(), *parts)))

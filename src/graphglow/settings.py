@@ -6,8 +6,7 @@ Nothing here imports torch, so that help and a mistyped flag answer at once.
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from graphglow.checks import LARGEST_INTEGER, LARGEST_RATE, at_least, one_of, plain
-from graphglow.errors import InputError
+from graphglow.errors import LARGEST_INTEGER, LARGEST_RATE, InputError, at_least, one_of, plain
 
 BackboneName = Literal["appnp", "gat", "gcn", "gcnii", "gpr", "h2gcn", "linkx", "sage"]
 ClassWeight = Literal["none", "balanced"]
@@ -59,7 +58,7 @@ class Settings:
                 right, rule = right and value <= 1, "lie in [0, 1]"
             elif name.endswith("dropout"):
                 right, rule = right and value < 1, "lie in [0, 1)"
-            elif name.endswith("learning_rate"):
+            elif name.endswith(("learning_rate", "temperature")):
                 right, rule = right and value > 0, "be finite and > 0"
         else:
             return  # settings of their own, which have checked themselves

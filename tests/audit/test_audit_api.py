@@ -29,10 +29,18 @@ def test_false_edges_are_told_from_real_ones(damaged_audit):
 
 def test_a_verdict_says_where_no_edge_can_be_named(damaged_audit):
     audit, _ = damaged_audit
-    assert "). More likely false than real: " in audit.verdict
+    assert " edges are more likely false than real; " in audit.verdict
     sure = replace(audit.findings, edge_log_odds=torch.ones_like(audit.findings.edge_log_odds))
     found = replace(audit, findings=sure).verdict
-    assert "). None can be named: each is more likely real than false. Pairs that " in found
+    assert found.startswith(f"None of {len(sure.edge_log_odds)} edges are more likely false")
+
+
+def test_a_share_that_cannot_be_told_is_said_to_be_unknown(damaged_audit):
+    audit, _ = damaged_audit
+    wide, narrow = (audit.false_share._replace(low=low, high=0.6) for low in (0.0, 0.4))
+    found = replace(audit, findings=replace(audit.findings, false_share=wide)).verdict
+    assert found.endswith("edges is false cannot be told here: unknown (0 to 60 %).")
+    assert (wide.is_known, narrow.is_known) == (False, True)
 
 
 def test_edges_that_were_made_are_said_to_be(damaged_audit):

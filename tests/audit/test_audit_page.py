@@ -7,10 +7,10 @@ import torch
 from small_audits import with_false_edges
 
 import graphglow
-from graphglow.explain import Surroundings, explain_edge
-from graphglow.report.audit import histogram, write_audit
-from graphglow.report.page import is_report
-from graphglow.report.pair import picture
+from graphglow.audit import MEANINGS
+from graphglow.explain import Surroundings, by_evidence, explain_edge
+from graphglow.report import is_report
+from graphglow.report.explanations import histogram, picture, write_audit
 
 HOSTILE = "<img src=x onerror=hacked()>"
 
@@ -33,19 +33,22 @@ def test_the_page_loads_nothing_and_escapes_names(page):
     assert "<script" not in text
     assert not re.search(r'(src|href)="(?!#)', text)
     assert text.count('<article class="card pair">') == 16
-    assert "edges look false" in text
+    assert "more likely false than real" in text
+    assert text.index('id="suspects"') < text.index('id="shares"')
+    assert all(meaning in text for meaning in MEANINGS.values())
 
 
 def test_a_pair_has_its_neighbours_and_bars():
     around = Surroundings(
         common=["eve"], of_u=["dan", "flo"], of_v=[], edges=[("dan", "eve")], left_out=3
     )
-    why = explain_edge(("ann", "bob"), {"own features": -2.0, "degrees": 0.5}, around, True)
+    parts = by_evidence({"own features": -2.0, "degrees": 0.5}, MEANINGS)
+    why = explain_edge(("ann", "bob"), parts, around, True)
     drawn = picture(why)
     assert [mark.name for mark in drawn.marks] == ["ann", "bob", "eve", "dan", "flo"]
     assert len(drawn.lines) == 2 + 2 + 1
     assert (why.score, why.probability) == (-1.5, pytest.approx(0.1824, abs=1e-4))
-    assert [(bar.name, bar.length) for bar in drawn.bars] == [
+    assert [(part.name, length) for part, length in drawn.bars] == [
         ("degrees", 12.5),
         ("own features", 50),
     ]

@@ -7,16 +7,12 @@ import torch
 from small_fits import MASKS, seeded
 from torch_geometric.data import Data
 
+from graphglow.competitors import lds
 from graphglow.competitors.lds import (
     LDS,
-    Adam,
-    EdgeProbabilities,
-    FunctionalGCN,
-    Inputs,
+    DrawnGraph,
     LDSConfig,
-    Recorded,
     gradient_factors,
-    train,
     validation_halves,
 )
 from graphglow.errors import InputError
@@ -25,178 +21,11 @@ from graphglow.graph import prepare, synthetic_graph
 from tiny_graphs import sparse_matrix
 
 FLOAT64 = torch.float64
-NODES, RATE, DECAY = 9, 0.05, 0.01
+NODES = 21
 
 
 def normal(*shape, seed=0):
     return torch.randn(*shape, dtype=FLOAT64, generator=seeded(seed))
-
-
-SMALL_GCN = FunctionalGCN(5, 6, 3)
-FEATURES = normal(NODES, 5, seed=1)
-MASK = (normal(NODES, 6, seed=4) > -0.5).to(FLOAT64) / 0.7
-LABELS = torch.arange(NODES) % 3
-INNER, OUTER = torch.arange(0, 5), torch.arange(5, 9)
-
-
-def relaxed(shift=0):
-    """A graph with weights in (0, 1): what a draw is replaced by where derivatives are taken."""
-    upper = (2 * normal(NODES, NODES, seed=2) - 2).sigmoid().triu(1)
-    return (upper + upper.T).roll((shift, shift), (0, 1))
-
-
-def dense_loss(flat, adjacency, nodes, mask, decay):
-    """The GCN written out, with all of A in the autograd graph."""
-    first, bias, second, last_bias = SMALL_GCN.unpack(flat)
-    looped = adjacency + torch.eye(NODES, dtype=FLOAT64)
-    scale = looped.sum(1).rsqrt()
-    operator = scale[:, None] * looped * scale
-    hidden = torch.relu(operator @ FEATURES @ first + bias) * mask
-    logits = operator @ hidden @ second + last_bias
-    loss = torch.nn.functional.cross_entropy(logits[nodes], LABELS[nodes])
-    return loss + decay / 2 * first.square().sum()
-
-
-def inner_loss(flat, inputs):
-    logits = SMALL_GCN.logits(flat, inputs)[INNER]
-    penalty = DECAY / 2 * SMALL_GCN.unpack(flat)[0].square().sum()
-    return torch.nn.functional.cross_entropy(logits, LABELS[INNER]) + penalty
-
-
-def start(flat=None):
-    flat = normal(5 * 6 + 6 + 6 * 3 + 3, seed=3) if flat is None else flat
-    return Adam(flat, torch.zeros_like(flat), torch.zeros_like(flat))
-
-
-def judged_after(graphs, state=None):
-    """The outer loss on the last of these graphs, after a step on each of the others; all graphs.
-
-    Without autograd's graph of A, which is what LDS does, and what finite differences need.
-    """
-    recorded = [Recorded(graph) for graph in graphs]
-    inputs = [Inputs(graph, Recorded.features(FEATURES), MASK) for graph in recorded]
-    state, _ = train(state or start(), inner_loss, inputs[:-1], RATE)
-    logits = SMALL_GCN.logits(state.weights, inputs[-1]._replace(mask=None))
-    return torch.nn.functional.cross_entropy(logits[OUTER], LABELS[OUTER]), recorded
-
-
-def test_a_step_is_that_of_the_dense_formula_and_of_adam():
-    flat, graph = start().weights.requires_grad_(), relaxed()
-    library = torch.nn.Parameter(flat.detach().clone())
-    optimizer = torch.optim.Adam([library], lr=RATE, eps=1e-12)
-    state = start()
-    inputs = Inputs(Recorded(graph), Recorded.features(FEATURES), MASK)
-    for _ in range(4):
-        optimizer.zero_grad()
-        expected = dense_loss(library, graph, INNER, MASK, DECAY)
-        expected.backward()
-        optimizer.step()
-        state, (loss,) = train(state, inner_loss, [inputs], RATE)
-        torch.testing.assert_close(loss, expected, rtol=1e-3, atol=0)
-    torch.testing.assert_close(state.weights, library, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("steps", [0, 1, 5])
-def test_the_hypergradient_is_that_of_finite_differences(steps):
-    """All steps on one graph; with none of them, the gradient of the judgement alone."""
-    value, recorded = judged_after([relaxed()] * (steps + 1))
-    left, right = gradient_factors(value, recorded)
-    full = left @ right.T
-    found, expected = (full + full.T).triu(1), torch.zeros(NODES, NODES, dtype=FLOAT64)
-    for i, j in torch.triu_indices(NODES, NODES, 1).T.tolist():
-        nudge = torch.zeros(NODES, NODES, dtype=FLOAT64)
-        nudge[i, j] = nudge[j, i] = 1e-6
-        up, down = (judged_after([relaxed() + s * nudge] * (steps + 1))[0] for s in (1, -1))
-        expected[i, j] = (up - down).detach() / 2e-6
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
-    assert found.norm() > 1e-2
-
-
-def test_every_step_has_a_graph_of_its_own_and_earlier_steps_count_as_constant():
-    graphs = [relaxed(k) for k in range(3)]
-    earlier = Inputs(Recorded(relaxed()), Recorded.features(FEATURES), MASK)
-    state, _ = train(start(), inner_loss, [earlier], RATE)
-    value, recorded = judged_after(graphs, state)
-    left, right = gradient_factors(value, recorded)
-    full = left @ right.T
-    nudge = torch.zeros(NODES, NODES, dtype=FLOAT64)
-    nudge[1, 6] = nudge[6, 1] = 1e-6
-    total = 0.0
-    for place in range(3):
-        moved = [[g + s * nudge * (k == place) for k, g in enumerate(graphs)] for s in (1, -1)]
-        up, down = (float(judged_after(own, state)[0].detach()) for own in moved)
-        total += (up - down) / 2e-6
-    assert float(full[1, 6] + full[6, 1]) == pytest.approx(total, rel=1e-6)
-
-
-def test_a_gradient_of_zero_gives_no_nan():
-    value, recorded = judged_after([relaxed(), relaxed()], start(torch.zeros(57, dtype=FLOAT64)))
-    assert all(factor.isfinite().all() for factor in gradient_factors(value, recorded))
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_products_with_features_are_differentiable_twice(sparse):
-    x = torch.where(FEATURES > 0, FEATURES, 0)
-    matrix = sparse_matrix(x) if sparse else x
-    v = normal(5, 2, seed=6).requires_grad_()
-
-    def gradient(v):
-        out = (Recorded.features(matrix) @ v).pow(3).sum()
-        return torch.autograd.grad(out, v, create_graph=True)[0]
-
-    assert torch.autograd.gradcheck(gradient, v)
-
-
-def all_probabilities(theta, flat=None):
-    full = theta.flat.new_zeros(theta.num_nodes, theta.num_nodes)
-    for start, values in theta.blocks(theta.flat if flat is None else flat):
-        full[start : start + len(values), start:] = values
-    return full + full.T
-
-
-def probabilities(num_nodes, seed=0):
-    """Random ones, a third of them 0 and a third 1."""
-    theta = EdgeProbabilities(torch.zeros(2, 0, dtype=torch.int64), num_nodes, FLOAT64)
-    left, right = normal(num_nodes, 3, seed=seed), normal(num_nodes, 3, seed=seed + 1)
-    theta.descend(left, right)
-    theta.descend(0.1 * right.roll(1, 0), right)
-    return theta
-
-
-@pytest.mark.parametrize("num_nodes", [2, 3, 17, 64, 150])
-def test_probabilities_start_as_the_graph(num_nodes):
-    pairs = torch.randint(num_nodes, (2, 300), generator=seeded())
-    expected = torch.zeros(num_nodes, num_nodes, dtype=FLOAT64)
-    expected[pairs[0], pairs[1]] = expected[pairs[1], pairs[0]] = 1
-    expected.fill_diagonal_(0)
-    theta = EdgeProbabilities(pairs, num_nodes, FLOAT64)
-    assert torch.equal(all_probabilities(theta), expected)
-    draws = [theta.draw(seeded()), *theta.fixed_draws(theta.flat * 0.99, 4)]
-    assert all(torch.equal(drawn.to_dense(), expected) for drawn in draws)  # there is no chance
-
-
-@pytest.mark.parametrize("num_nodes", [2, 17, 150])
-def test_a_step_of_the_probabilities_is_projected_and_symmetric(num_nodes):
-    theta = probabilities(num_nodes)
-    before = all_probabilities(theta)
-    left, right = normal(num_nodes, 4, seed=8), normal(num_nodes, 4, seed=9)
-    theta.descend(left, right)
-    full = left @ right.T
-    expected = (before - full - full.T).clamp(0, 1).fill_diagonal_(0)
-    torch.testing.assert_close(all_probabilities(theta), expected)
-
-
-def test_draws_follow_the_probabilities():
-    theta, generator = probabilities(20), seeded(3)
-    truth, total, fixed = all_probabilities(theta), 0, 0
-    for _ in range(100):
-        total = total + torch.stack([theta.draw(generator).to_dense() for _ in range(4)]).sum(0)
-        uniform = torch.rand(len(theta.flat), dtype=FLOAT64, generator=generator)
-        draws = torch.stack([drawn.to_dense() for drawn in theta.fixed_draws(uniform, 16)])
-        assert ((draws.sum(0) - 16 * truth).abs() < 1).all()  # as often as they should, up to one
-        fixed = fixed + draws
-    assert (total / 400 - truth).abs().max() < 5 * 0.5 / 400**0.5
-    assert (fixed / 100 - truth).abs().max() < 5 * 0.5 / 100**0.5  # each by itself: Ber(theta)
 
 
 def noisy_data(*, num_nodes=90, homophily=0.4, noise=0.6):
@@ -210,6 +39,170 @@ def noisy_data(*, num_nodes=90, homophily=0.4, noise=0.6):
         seed=0,
     )
     return Data(x=data.x, y=data.y, edge_index=data.edge_index)
+
+
+def small_model(num_nodes=NODES, **changes):
+    """A model in float64 of a small graph, without dropout."""
+    graph = prepare(noisy_data(num_nodes=num_nodes)).to("cpu", FLOAT64)
+    settings = {"dropout": 0.0, "learning_rate": 0.05, "weight_decay": 0.01, "hidden": 6}
+    return LDS.build(graph, LDSConfig(device="cpu", **(settings | changes)))
+
+
+MODEL = small_model()
+
+
+def relaxed(shift=0):
+    """A graph with weights in (0, 1): what a draw is replaced by where derivatives are taken."""
+    upper = (2 * normal(NODES, NODES, seed=2) - 2).sigmoid().triu(1)
+    return (upper + upper.T).roll((shift, shift), (0, 1))
+
+
+def dense_loss(flat, adjacency):
+    """The inner loss written out, with all of A in the autograd graph."""
+    d, h, c = MODEL.graph.num_features, 6, 3
+    first, bias, second, last_bias = flat.split([d * h, h, h * c, c])
+    looped = adjacency + torch.eye(NODES, dtype=FLOAT64)
+    scale = looped.sum(1).rsqrt()
+    operator, first = scale[:, None] * looped * scale, first.view(d, h)
+    hidden = torch.relu(operator @ MODEL.graph.x @ first + bias)
+    logits = operator @ hidden @ second.view(h, c) + last_bias
+    train, labels = MODEL.graph.train, MODEL.graph.y
+    loss = torch.nn.functional.cross_entropy(logits[train], labels[train])
+    return loss + 0.01 / 2 * first.square().sum()
+
+
+def start(flat=None):
+    flat = normal(len(MODEL.state.weights), seed=3) if flat is None else flat
+    return MODEL.state._replace(weights=flat)
+
+
+def judged_after(graphs, state=None):
+    """The outer loss on the last of these graphs, after a step on each of the others; all graphs.
+
+    Without autograd's graph of A, which is what LDS does, and what finite differences need.
+    """
+    drawn, state = [DrawnGraph(graph) for graph in graphs], state or start()
+    if len(drawn) > 1:
+        state, _ = MODEL.inner_steps(state, drawn[:-1])
+    else:
+        state.weights.requires_grad_()
+    return MODEL.outer_loss(state, drawn[-1]), drawn
+
+
+def test_a_step_is_that_of_the_dense_formula_and_of_adam(monkeypatch):
+    monkeypatch.setattr(lds, "EPSILON", 1e-24)  # which Adam has outside of the root
+    state, graph = start(), relaxed()
+    library = torch.nn.Parameter(state.weights.clone())
+    optimizer = torch.optim.Adam([library], lr=0.05, eps=1e-14)
+    for _ in range(4):
+        optimizer.zero_grad()
+        expected = dense_loss(library, graph)
+        expected.backward()
+        optimizer.step()
+        state, (loss,) = MODEL.inner_steps(state, [DrawnGraph(graph)])
+        torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(state.weights.detach(), library.detach(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_the_hypergradient_is_that_of_finite_differences(steps):
+    """All steps on one graph; with none of them, the gradient of the judgement alone."""
+    value, drawn = judged_after([relaxed()] * (steps + 1))
+    left, right = gradient_factors(value, drawn)
+    full = left @ right.T
+    found, expected = (full + full.T).triu(1), torch.zeros(NODES, NODES, dtype=FLOAT64)
+    for i, j in torch.triu_indices(NODES, NODES, 1).T.tolist():
+        nudge = torch.zeros(NODES, NODES, dtype=FLOAT64)
+        nudge[i, j] = nudge[j, i] = 1e-6
+        up, down = (judged_after([relaxed() + s * nudge] * (steps + 1))[0] for s in (1, -1))
+        expected[i, j] = (up - down).detach() / 2e-6
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
+    assert found.norm() > 1e-2
+
+
+def test_every_step_has_a_graph_of_its_own_and_earlier_steps_count_as_constant():
+    graphs = [relaxed(k) for k in range(3)]
+    state, _ = MODEL.inner_steps(start(), [DrawnGraph(relaxed())])
+    value, drawn = judged_after(graphs, state)
+    left, right = gradient_factors(value, drawn)
+    full = left @ right.T
+    nudge = torch.zeros(NODES, NODES, dtype=FLOAT64)
+    nudge[1, 6] = nudge[6, 1] = 1e-6
+    total = 0.0
+    for place in range(3):
+        moved = [[g + s * nudge * (k == place) for k, g in enumerate(graphs)] for s in (1, -1)]
+        up, down = (float(judged_after(own, state)[0].detach()) for own in moved)
+        total += (up - down) / 2e-6
+    assert float(full[1, 6] + full[6, 1]) == pytest.approx(total, rel=1e-6)
+
+
+def test_a_gradient_of_zero_gives_no_nan():
+    zero = start(torch.zeros_like(MODEL.state.weights))
+    value, drawn = judged_after([relaxed(), relaxed()], zero)
+    assert all(factor.isfinite().all() for factor in gradient_factors(value, drawn))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_products_with_features_are_differentiable_twice(sparse):
+    x = normal(NODES, 5, seed=1).relu()
+    matrix = sparse_matrix(x) if sparse else x
+    v = normal(5, 2, seed=6).requires_grad_()
+
+    def gradient(v):
+        out = (matrix @ v).pow(3).sum()
+        return torch.autograd.grad(out, v, create_graph=True)[0]
+
+    assert torch.autograd.gradcheck(gradient, v)
+
+
+def all_probabilities(model):
+    full = model.theta[0].new_zeros(model.graph.num_nodes, model.graph.num_nodes)
+    for start, values in zip(model.starts, model.theta, strict=True):
+        full[start : start + len(values), start:] = values
+    return full + full.T
+
+
+def random_model(num_nodes, seed=0):
+    """A model with random probabilities, a third of them 0 and a third 1."""
+    model = small_model(num_nodes)
+    left, right = normal(num_nodes, 3, seed=seed), normal(num_nodes, 3, seed=seed + 1)
+    model.update_theta(left, right)
+    model.update_theta(0.1 * right.roll(1, 0), right)
+    return model
+
+
+@pytest.mark.parametrize("num_nodes", [NODES, 64, 150])
+def test_probabilities_start_as_the_graph(num_nodes):
+    model = small_model(num_nodes, samples=4)
+    expected = (model.graph.neighbours.to_dense() > 0).double()
+    assert torch.equal(all_probabilities(model), expected)
+    draws = [model.draw(), *model.fixed_draws()]
+    assert all(torch.equal(drawn.matrix.to_dense(), expected) for drawn in draws)  # no chance
+
+
+@pytest.mark.parametrize("num_nodes", [NODES, 150])
+def test_a_step_of_the_probabilities_is_projected_and_symmetric(num_nodes):
+    model = random_model(num_nodes)
+    before = all_probabilities(model)
+    left, right = normal(num_nodes, 4, seed=8), normal(num_nodes, 4, seed=9)
+    model.update_theta(left, right)
+    full = left @ right.T
+    expected = (before - full - full.T).clamp(0, 1).fill_diagonal_(0)
+    torch.testing.assert_close(all_probabilities(model), expected)
+
+
+def test_draws_follow_the_probabilities():
+    model = random_model(NODES)
+    truth, total, fixed = all_probabilities(model), 0, 0
+    for _ in range(100):
+        total = total + torch.stack([model.draw().matrix.to_dense() for _ in range(4)]).sum(0)
+        for block in model.uniform:
+            block.uniform_(generator=model.generator)
+        draws = torch.stack([drawn.matrix.to_dense() for drawn in model.fixed_draws()])
+        assert ((draws.sum(0) - 16 * truth).abs() < 1).all()  # as often as they should, up to one
+        fixed = fixed + draws
+    assert (total / 400 - truth).abs().max() < 5 * 0.5 / 400**0.5
+    assert (fixed / 100 - truth).abs().max() < 5 * 0.5 / 100**0.5  # each by itself: Ber(theta)
 
 
 def noisy_graph(**changes):
@@ -242,7 +235,7 @@ def test_adds_and_removes_edges_by_class_and_gains_by_it():
         float(accuracy(t.logits(), graph.test, graph.y[graph.test])) for t in (learned, control)
     ]
     assert scores[0] > scores[1] + 0.1
-    theta, edge = all_probabilities(learned.theta), graph.neighbours.to_dense() > 0
+    theta, edge = all_probabilities(learned), graph.neighbours.to_dense() > 0
     alike, apart = graph.y[:, None] == graph.y, ~torch.eye(120, dtype=torch.bool)
     assert theta[edge & alike].mean() > theta[edge & ~alike].mean() + 0.1
     assert theta[~edge & alike & apart].mean() > 4 * theta[~edge & ~alike].mean()

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from graphglow.audit import load_auditor
+from graphglow.device import map_blocks
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, candidates
 from graphglow.graph import load_graph
 from graphglow.graph.graph import known_graph
-from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
 from graphglow.refine import refine
 

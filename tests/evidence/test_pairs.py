@@ -6,6 +6,7 @@ from scipy.optimize import minimize_scalar
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import Data
 
+from graphglow.device import map_blocks
 from graphglow.evidence.candidates import candidate_pairs, with_beliefs
 from graphglow.evidence.context import FIRST_CONTEXT, labelled_homophily
 from graphglow.evidence.pair_features import (
@@ -18,7 +19,6 @@ from graphglow.evidence.rounds import calibration, first_round
 from graphglow.evidence.views import role_view
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed
-from graphglow.parallel import map_blocks
 
 
 def graph(nodes=50, seed=0):

@@ -188,7 +188,7 @@ def test_a_community_speaks_without_the_label_of_the_node_itself():
     data = graph()
     problem = known_graph(data)
     member = torch.arange(40) % 4
-    p = community_channel(problem, [member]).probabilities
+    p = community_channel(problem, member).probabilities
     for node in range(40):
         others = [i for i in range(15) if i != node and member[i] == member[node]]
         counts = torch.bincount(data.y[others], minlength=3).float()

@@ -19,9 +19,8 @@ from torch_geometric.data import Data
 
 from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, MixedLINKX
-from graphglow.gnn.gat import Edges
-from graphglow.gnn.propagation import drop_features
+from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, Edges, MixedLINKX
+from graphglow.gnn.propagation import drop
 from graphglow.graph import prepare
 
 GRAPH, STRUCTURE = float64(small_data()), latent_structure()
@@ -282,7 +281,7 @@ def test_mixed_linkx(num_layers, encoder):
 
 def test_dropped_rows_have_the_gradient_of_what_stayed():
     """An edge may be dropped in one direction only: the pattern is symmetric, its values not."""
-    dropped, v = drop_features(GRAPH.neighbour_rows, training(1)), V.clone().requires_grad_()
+    dropped, v = drop(GRAPH.neighbour_rows, training(1)), V.clone().requires_grad_()
     dense = dropped.to_dense()
     assert not torch.equal(dense, dense.T)
     (found,) = torch.autograd.grad((dropped @ v).square().sum(), v)

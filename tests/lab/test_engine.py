@@ -72,9 +72,9 @@ def test_cells_with_one_learner_train_it_once(out, monkeypatch):
     swept = [cell("graphglow", line=f"{x}", settings={"input_weight": x}) for x in (0.2, 0.4)]
     run(swept, out)
     run([cell("graphglow", line="more", settings={"input_weight": 0.6})], out)
-    assert len(made) == 1
+    assert len(made) == 2  # each of the two seeds has a learner
     run([cell("graphglow", line="mlp", pretraining={"encoder": "mlp"})], out, seeds=1)
-    assert len(made) == 2
+    assert len(made) == 3
 
 
 def test_a_run_that_fails_is_a_row_and_is_not_tried_again_unless_told(out, monkeypatch):

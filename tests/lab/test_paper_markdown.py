@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from graphglow.lab.config import RunsConfig, read_settings
-from graphglow.lab.paper_markdown import NO_ROWS, spread, tables_of
+from graphglow.lab.markdown import NO_ROWS, spread, tables_of
 from graphglow.lab.paper_tables import EXPERIMENTS
 from graphglow.lab.row_files import rows_in
 from graphglow.lab.runs import run_of
@@ -80,6 +80,6 @@ def test_spread_is_mean_and_sample_deviation():
 @pytest.mark.skipif(not RESULTS.exists(), reason="needs the repository")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_our_rows_make_every_table(name):
-    tuned = read_settings(RESULTS / "settings.json")
+    tuned = read_settings()
     table = tables_of(name, rows_in(RESULTS / "reproduce", [name]), tuned)
     assert table.count("\n") > 3

@@ -8,8 +8,8 @@ from synthetic_demo import REFINED, RESULT, row
 
 from graphglow.demo import DemoResult
 from graphglow.errors import InputError
-from graphglow.report import is_report, write_report
-from graphglow.report.demo import headline
+from graphglow.report import is_report
+from graphglow.report.results import headline, write_report
 
 HOSTILE = "<script>alert('x')</script>\"'&"
 TEXT = {HOSTILE: HOSTILE}

@@ -7,10 +7,9 @@ from parsed_page import Page
 from synthetic_demo import RESULT
 
 import graphglow
-from graphglow.report import is_report, write_report
-from graphglow.report.audit import write_audit
-from graphglow.report.page import amount
-from graphglow.report.transfer import training_lines, write_transfers
+from graphglow.report import amount, is_report
+from graphglow.report.explanations import write_audit
+from graphglow.report.results import training_lines, write_report, write_transfers
 from tiny_graphs import learner
 
 KINDS = ("pair", "prediction", "transfers", "audit", "demo")

@@ -18,13 +18,13 @@ from graphglow.auditing.reference_tables import (
     pairs_without_edge,
     with_fits,
 )
+from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import candidate_pairs, pair_blocks
 from graphglow.evidence.scorer import contributions
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import unit
 from graphglow.linalg.sparse import is_edge
-from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
@@ -37,6 +37,7 @@ FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 9
 MOST_SLOPE = 1.5  # its logarithm
 COMPARED = 2048
 """Pairs without an edge, of each kind, by which the share of false edges is estimated."""
+WIDEST = 0.4  # interval of the share of false edges; a wider one says nothing
 MOST_QUANTILES = 100_000  # values that quantiles are taken of
 LOOKED_UP = 2**20  # pairs at once
 WALKS = 16
@@ -49,6 +50,21 @@ class FalseShare(NamedTuple):
     estimate: float
     low: float
     high: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval is narrow enough for the estimate to say something."""
+        return self.high - self.low <= WIDEST
+
+    def __str__(self) -> str:
+        low, about, high = (f"{100 * p:.0f}" for p in (self.low, self.estimate, self.high))
+        return f"{about} % ({low} to {high} %)" if self.is_known else f"unknown ({low} to {high} %)"
+
+    @property
+    def sentence(self) -> str:
+        if self.is_known:
+            return f"About {self} of all edges look false."
+        return f"What share of all edges is false cannot be told here: {self}."
 
 
 class PairScorer(nn.Module):

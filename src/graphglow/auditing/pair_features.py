@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "own features": ("own", "feature_affinity"),
     "features around": ("cross_low", "cross_high", "one_hop", "two_hop", "feature_affinity_around"),
     "neighbours in common": ("common", "jaccard", "adamic", "allocation", "surprise"),
-    "longer ways": ("spectrum", "rebuilt", "rebuilt_count", "between"),
+    "longer paths": ("spectrum", "rebuilt", "rebuilt_count", "between"),
     "degrees": ("degree_low", "degree_high"),
     "classes": ("agree_own", "agree_around", "class_affinity"),
 }

@@ -1,1 +1,1 @@
-"""The commands, a module and a function each; flags come from the function's signature."""
+"""The commands, a function each; flags come from the function's signature."""

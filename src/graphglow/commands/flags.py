@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, arg
 
-from graphglow.checks import LARGEST_INTEGER
-from graphglow.errors import InputError
+from graphglow.errors import LARGEST_INTEGER, InputError
 from graphglow.settings import Device as AnyDevice
 
 if TYPE_CHECKING:
@@ -79,21 +78,14 @@ class GraphFlags:
                 f"split_seed must lie in [0, {LARGEST_INTEGER}]; got {self.split_seed}"
             )
 
-    @property
-    def of_tables(self) -> dict[str, Any]:
-        """The keywords of ``load_graph`` that say how tables are read."""
-        return {
-            "columns": read_columns(self.columns),
-            "skip_unknown_edges": self.skip_unknown_edges,
-        }
-
     def load(self, name: str, *, need_labels: bool = True) -> "Data":
         """Load a graph by its name or from a file."""
         from graphglow.graph import load_graph
 
         return load_graph(
             name,
-            **self.of_tables,
+            columns=read_columns(self.columns),
+            skip_unknown_edges=self.skip_unknown_edges,
             need_labels=need_labels,
             data_root=self.data_root,
             split_file=self.split_file,

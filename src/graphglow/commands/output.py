@@ -1,16 +1,19 @@
-"""What commands print and write: tables, one JSON object, and files that are checked beforehand."""
+"""What commands print and write: tables, JSON, progress, and files that are checked beforehand."""
 
 import json
 import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphglow.errors import InputError
+
+if TYPE_CHECKING:  # it imports torch
+    from graphglow.gnn.train import Epoch
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 SHIPPED = Path(__file__).parents[1] / "pretrained"
@@ -36,7 +39,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.markup import escape
     from rich.table import Table
 
-    lines = [[escape(printable(cell)) for cell in row] for row in rows]
+    lines = [[escape(_lines(cell)) for cell in row] for row in rows]
     table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
     table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
     for place, column in enumerate(columns):
@@ -49,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 def print_text(text: str) -> None:
     """Print plain text as it is, less control characters."""
-    sys.stdout.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    sys.stdout.write(_lines(text) + "\n")
 
 
 def print_json(facts: Mapping[str, Any]) -> None:
@@ -60,8 +63,7 @@ def print_json(facts: Mapping[str, Any]) -> None:
 def print_facts(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
     """Print the facts of a run: as they are for programs, with units and words for people."""
     if json:
-        print_json(facts)
-        return
+        return print_json(facts)
     rows = [
         (LABELS.get(name, name.replace("_", " ")), _in_words(name, value))
         for name, value in facts.items()
@@ -104,6 +106,10 @@ def printable(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def _lines(text: object) -> str:
+    return "\n".join(map(printable, str(text).split("\n")))
+
+
 def strict(value: Any) -> Any:
     """Return ``value`` as strict JSON: NaN and infinity become None, paths become text."""
     if hasattr(value, "_asdict"):  # a NamedTuple
@@ -136,9 +142,11 @@ def check_output(
     try:
         for name in map(str, filter(None, inputs)):
             shipped = SHIPPED / f"{name.lower()}.safetensors"
-            read = (name, shipped, *(tables_at(name) or ()))
-            if any(_holds(part, path) for part in read if part is not None):
-                raise InputError(f"{path} is one of the inputs: choose another output")
+            for part in filter(None, (name, shipped, *(tables_at(name) or ()))):
+                source, real = Path(part).expanduser().resolve(), path.resolve()
+                inside = real.exists() and source.is_dir() and source in real.parents
+                if source == real or inside:
+                    raise InputError(f"{path} is one of the inputs: choose another output")
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is no regular file: choose another output")
         if os.path.lexists(path) and not overwrite:
@@ -149,12 +157,6 @@ def check_output(
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror})") from error
     return path
-
-
-def _holds(name: str | Path, path: Path) -> bool:
-    """Whether an input is ``path``, or a folder that has it already."""
-    source, real = Path(name).expanduser().resolve(), path.resolve()
-    return source == real or (real.exists() and source.is_dir() and source in real.parents)
 
 
 def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
@@ -168,3 +170,51 @@ def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
             failed.append(error)
     if failed:
         raise InputError("; ".join(map(str, failed))) from failed[0].__cause__
+
+
+# Progress on standard error, where somebody watches: nothing is shown in a pipe or a log
+
+
+def interactive() -> bool:
+    """Whether somebody watches."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+
+
+def spinner(what: str) -> AbstractContextManager[object]:
+    """Show a spinner while the block runs."""
+    if not interactive():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that moves a bar: what is being done, how many are done, of how many."""
+    if not interactive():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
+
+    columns = (BarColumn(), "{task.completed}/{task.total}", TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, "{task.description}", console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=escape(what), completed=done, total=total
+        )
+
+
+@contextmanager
+def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None]"]:
+    """Yield an ``on_epoch`` that moves a bar of ``epochs``, from the start again for each GNN."""
+    with progress_bar() as move:
+
+        def on_epoch(epoch: "Epoch") -> None:
+            what = f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}"
+            move(what, epoch.epoch, epochs)
+
+        yield on_epoch

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from graphglow.checks import one_of, with_settings
 from graphglow.competitors import cpgnn, idgl, lds, vgcn
 from graphglow.competitors.baselines import CONTROLS, PLAIN_GNNS
 from graphglow.competitors.method import Method
@@ -18,7 +17,7 @@ from graphglow.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of, with_settings
 from graphglow.gnn.train import Loop, OnEpoch
 from graphglow.graph import as_graph, check_graph, training_graph
 from graphglow.result import RunResult

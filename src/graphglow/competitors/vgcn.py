@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.checks import step_size
 from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn.backbone import glorot, vector
-from graphglow.gnn.propagation import Dropout, drop, drop_features
+from graphglow.gnn.propagation import Dropout, drop, glorot, vector
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
@@ -48,8 +46,6 @@ class VGCNConfig(RunConfig):
         for name in ("edge_probability", "other_probability"):
             if not 0 < getattr(self, name) < 1:
                 raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
-        for name in ("temperature", "prior_temperature"):
-            step_size(name, getattr(self, name))
 
 
 class VGCN(Competitor):
@@ -113,7 +109,7 @@ class VGCN(Competitor):
             v = scale * v
             return scale * (adjacency @ v + v)
 
-        hidden = propagate(drop_features(self.graph.x, dropout) @ self.weight_in) + self.bias_in
+        hidden = propagate(drop(self.graph.x, dropout) @ self.weight_in) + self.bias_in
         return propagate(drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
 
     def kl(self, drawn: Tensor, uniform: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphglow.device import MapBlocks
 from graphglow.evidence.channels import Channel
 from graphglow.linalg.neighbours import Search
-from graphglow.parallel import MapBlocks
 
 NEAREST = 8
 """k: neighbours of a node in each view."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import NEAREST, pair_blocks
-from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
+from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.predictor import HIDDEN_F, PPR_STEPS, PPR_TELEPORT, answer
 from graphglow.evidence.refined import RefinedGraph
@@ -323,7 +323,9 @@ class _Insertion:
         shares = self.prior
         if chosen:
             rates = reached / graph.counts / chosen["mean"]
-            shares = spread_shares(graph, rates, float(chosen["floor"]), float(chosen["power"]))
+            shares = (self.prior.log() + chosen["power"] * (chosen["floor"] + rates).log()).softmax(
+                1
+            )
         self._set(name, shares.lerp(self.prior, FLOOR).expand_as(reached))
 
     def _community(self, name: str, edges: NewRows) -> None:
@@ -334,7 +336,10 @@ class _Insertion:
         self._set(name, mean + (1 - mean.sum(1, keepdim=True)) * prior)
 
     def _ridge(self, name: str, rows: Rows) -> None:
-        self._set(name, self.frozen.channels[name].at(rows, self.prior))
+        weight, shares = self.frozen.channels[name].weight, self.prior.expand(len(self.every), -1)
+        if weight is not None:
+            shares = (times(rows, weight[1:]) + weight[0]).softmax(1).lerp(self.prior, FLOOR)
+        self._set(name, shares)
 
     def _hidden(self, name: str) -> None:
         rows, layer = self._beside(HIDDEN_LAYERS[name]), self.frozen.layers.get(name)

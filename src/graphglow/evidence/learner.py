@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least
-from graphglow.errors import InputError
+from graphglow.device import MapBlocks, map_blocks
+from graphglow.errors import InputError, at_least
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.predictor import CHANNELS
@@ -18,7 +18,6 @@ from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
 from graphglow.graph.graph import known_graph
 from graphglow.paper.learner import history_of
-from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AT_ONCE = 2**13  # pairs in one block, whose hidden layers fit into a processor's cache

@@ -106,7 +106,10 @@ def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
         channels[name] = ridge_channel(graph, views[name])
     channels["spread_f"] = spread_channel(graph, adjacency)
     channels["hidden_f"] = ridge_channel(graph, hidden_layer(known.views | views, HIDDEN_F))
-    channels["community_f"] = community_channel(graph, _communities(adjacency))
+    row, col, values = entries(adjacency)
+    once = row < col
+    member = communities(row[once], col[once], values[once], graph.num_nodes)
+    channels["community_f"] = community_channel(graph, member)
     records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
     return FinalRound(known, adjacency, views, channels, records)
 
@@ -129,15 +132,6 @@ def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:
     for _ in range(PPR_STEPS):
         rank = times(adjacency, rank).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
     return rank
-
-
-def _communities(adjacency: SparseMatrix) -> list[Tensor]:
-    row, col, values = entries(adjacency)
-    once = row < col
-    if not bool(once.any()):
-        return []
-    edges = row[once], col[once], values[once], adjacency.shape[0]
-    return [communities(*edges)]
 
 
 def predict_classes(predictor: Voter, final: FinalRound) -> Channel:

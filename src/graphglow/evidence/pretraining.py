@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import Episode, draw_episode, random_graph
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
@@ -34,7 +35,6 @@ from graphglow.evidence.rounds import (
     with_vote,
 )
 from graphglow.graph.graph import known_graph
-from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.settings import AuditPretrainConfig, EvidencePretrainConfig
 
 ALL_SOURCES = -1

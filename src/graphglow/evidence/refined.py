@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graphglow.device import MapBlocks, map_blocks
 from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT
@@ -27,7 +28,6 @@ from graphglow.evidence.rounds import (
 from graphglow.evidence.scorer import contributions
 from graphglow.graph.graph import Graph, normalised_adjacency
 from graphglow.linalg.sparse import SparseMatrix, is_edge
-from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graphglow.device import MapBlocks, map_blocks
 from graphglow.evidence.candidates import candidate_pairs, pair_blocks, with_beliefs
 from graphglow.evidence.channels import (
     Channel,
     absent,
-    best_channel,
     community_channel,
     ridge_channel,
     spread_channel,
@@ -44,7 +44,6 @@ from graphglow.evidence.votes import VOTERS, sharpened, unlabelled_records, vote
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
@@ -131,15 +130,18 @@ def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]
     link = views["link"]
     ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
     edges = graph.low, graph.high, graph.weight, graph.num_nodes
-    members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(graph.low) else []
+    members = [communities(*edges, resolution=by) for by in RESOLUTIONS]
     return {
         **{name: ridge_channel(graph, views[name]) for name in ("ax", "aax", "diff", "role")},
         "all": ridge_channel(graph, SideBySide.of([views[name] for name in ALL])),
         "x": ridge_channel(graph, graph.features),
         "link": ridge_channel(graph, graph.neighbour_rows if len(graph.low) else None),
         "alink": ridge_channel(graph, unit_unless_short(times(graph.adj, link))),
-        "spectral": best_channel(ranks),
-        "community": community_channel(graph, members),
+        "spectral": max(ranks, key=lambda channel: float(channel.scores[1])),
+        "community": max(
+            (community_channel(graph, member) for member in members),
+            key=lambda channel: float(channel.scores[1]),
+        ),
         "spread": spread_channel(graph, graph.adj),
         "hidden_x": ridge_channel(graph, hidden_layer(views, ("x",))),
         "hidden_all": ridge_channel(graph, hidden_layer(views, ALL)),

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.evidence.channels import Channel, constant, leave_one_out_scores, log_loss
+from graphglow.evidence.channels import Channel, leave_one_out_scores, log_loss
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.graph.graph import Graph
@@ -119,12 +119,9 @@ def sharpened(graph: Graph, logits: Tensor) -> Channel:
 
     The logits of labelled nodes must be leave-one-out predictions.
     """
-    sharpness, loo = constant(SHARPNESS, logits.device), logits[graph.labelled]
-
-    def sharper(block: slice) -> Tensor:
-        return sharpness[:, None, None] * loo[block] + graph.prior.log()  # [S, K, C]
-
-    cost = 2 * sharpness.log().square() + log_loss(graph, sharper, len(SHARPNESS))
+    sharpness = torch.tensor(SHARPNESS, device=logits.device)
+    loo = sharpness[:, None, None] * logits[graph.labelled] + graph.prior.log()  # [S, L, C]
+    cost = 2 * sharpness.log().square() + log_loss(graph, lambda some: loo[:, some])
     best = sharpness[cost.argmin()[None]]
     probabilities = (best * logits + graph.prior.log()).softmax(1)
     scores = leave_one_out_scores(graph, probabilities)

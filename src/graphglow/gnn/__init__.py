@@ -1,8 +1,7 @@
 """Graph-specific GNNs: message passing over mixed structures (Alg. 1), backbones, training."""
 
-from graphglow.gnn.backbone import Backbone
-from graphglow.gnn.backbones import BACKBONES, backbone_class, build_gnn
-from graphglow.gnn.propagation import Dropout, FixedStructure, MixedPropagation, Structure
+from graphglow.gnn.backbones import BACKBONES, build_gnn
+from graphglow.gnn.propagation import Backbone, Dropout, FixedStructure, MixedPropagation, Structure
 
 __all__ = [
     "BACKBONES",
@@ -11,6 +10,5 @@ __all__ = [
     "FixedStructure",
     "MixedPropagation",
     "Structure",
-    "backbone_class",
     "build_gnn",
 ]

@@ -4,15 +4,20 @@ Dropout has an explicit generator: a forward pass that is given a :class:`Dropou
 training, any other one of evaluation.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import Encoder
+from graphglow.settings import BackboneConfig, Encoder
+
+Values = TypeVar("Values", bound=SparseMatrix | Tensor)
 
 
 class Structure(Protocol):
@@ -49,16 +54,13 @@ class Dropout:
         return mask.div_(keep)
 
 
-def drop(x: Tensor, dropout: Dropout | None) -> Tensor:
-    """Drop entries of x."""
-    return x if dropout is None or dropout.rate == 0 else x * dropout.mask(x)
-
-
-def drop_features(x: SparseMatrix | Tensor, dropout: Dropout | None) -> SparseMatrix | Tensor:
-    """Drop entries of the features [N, D]; a sparse matrix stays sparse."""
-    if dropout is None or dropout.rate == 0 or isinstance(x, Tensor):
-        return x if isinstance(x, SparseMatrix) else drop(x, dropout)
-    return x.with_values(drop(x.values, dropout))
+def drop(x: Values, dropout: Dropout | None) -> Values:
+    """Drop entries of x; a sparse matrix stays sparse."""
+    if dropout is None or dropout.rate == 0:
+        return x
+    if isinstance(x, SparseMatrix):
+        return x.with_values(x.values * dropout.mask(x.values))  # type: ignore[return-value]
+    return x * dropout.mask(x)  # type: ignore[return-value]
 
 
 class Encoded(NamedTuple):
@@ -78,7 +80,7 @@ def encode(graph: Graph, weight: Tensor, *, kind: Encoder, dropout: Dropout | No
 
     Cached are X W0 and A_norm X W0, [N, D] each.
     """
-    xw = drop_features(graph.x, dropout) @ weight
+    xw = drop(graph.x, dropout) @ weight
     axw = graph.adj @ xw
     return Encoded(axw if kind == "gcn" else xw, (xw, axw))
 
@@ -104,3 +106,61 @@ class MixedPropagation:
             return through_latent
         through_input = self.adj @ v if input_part is None else input_part
         return torch.lerp(through_latent, through_input, self.input_weight)
+
+
+Outputs = tuple[Tensor, Tensor]
+"""Embeddings for the next structure [N, hidden], and logits [N, C]."""
+
+
+class Backbone(nn.Module, ABC):
+    """A GNN in two parts: what a pass computes once, and what each refinement repeats.
+
+    To add one: subclass, implement ``encode`` and ``forward``, add the class to ``BACKBONES`` and
+    its name to ``settings.BackboneName``; the command line, the checks and the tests find it there.
+    Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
+
+    The weights have the sizes of ``graph``, and are drawn by ``generator``; embeddings are
+    ``hidden`` wide.
+    """
+
+    def __init__(
+        self, config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.config = config
+        sizes = [graph.num_features, *[hidden] * (config.num_layers - 1), graph.num_classes]
+        self.widths = list(pairwise(sizes))
+        """Of each layer: before it and behind it."""
+        self.make_weights(graph, hidden, generator)
+
+    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+        """Create the weights with their initial values; here, a matrix and a bias per layer."""
+        self.weights, self.biases = glorots(self.widths, generator), vectors(self.widths)
+
+    @abstractmethod
+    def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        """Compute what does not depend on the latent structure, with z0 [N, hidden]."""
+
+    @abstractmethod
+    def forward(self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None) -> Outputs:
+        """Send messages over the mixed structure."""
+
+
+def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
+    """A weight matrix with Glorot's uniform initial values."""
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns), generator=generator))
+
+
+def glorots(widths: Sequence[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
+    """A weight matrix per layer."""
+    return nn.ParameterList([glorot(a, b, generator) for a, b in widths])
+
+
+def vector(size: int) -> nn.Parameter:
+    """A bias, zero at first."""
+    return nn.Parameter(torch.zeros(size))
+
+
+def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:
+    """A bias per layer."""
+    return nn.ParameterList([vector(b) for _, b in widths])

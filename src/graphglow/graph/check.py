@@ -11,8 +11,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 
-from graphglow.checks import at_least
-from graphglow.errors import InputError, warn
+from graphglow.errors import InputError, at_least, warn
 from graphglow.linalg.neighbours import knn_edges
 
 LARGEST_WEIGHT = 1e30

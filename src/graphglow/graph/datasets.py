@@ -18,8 +18,14 @@ from torch import Tensor
 from torch_geometric.data import Data, download_url, extract_zip
 from torch_geometric.utils import index_to_mask
 
-from graphglow.checks import at_least, in_unit_interval, rate
-from graphglow.errors import InputError, did_you_mean
+from graphglow.errors import (
+    LARGEST_RATE,
+    InputError,
+    at_least,
+    did_you_mean,
+    in_unit_interval,
+    number,
+)
 from graphglow.graph.check import MASKS, mask_from, without_edges
 from graphglow.graph.formats import read_npz
 from graphglow.graph.graph import undirected_edges
@@ -321,7 +327,8 @@ def synthetic_graph(
     at_least("num_classes", num_classes, 2)
     at_least("num_features", num_features, 1)
     in_unit_interval("homophily", homophily)
-    rate("feature_noise", feature_noise)
+    if not 0 <= number("feature_noise", feature_noise) <= LARGEST_RATE:
+        raise InputError(f"feature_noise must lie in [0, {LARGEST_RATE:g}]; got {feature_noise}")
     if num_nodes < 2 * num_classes:
         least = 2 * num_classes
         raise InputError(f"num_nodes must be at least two per class ({least}); got {num_nodes}")

@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 
 from graphglow.errors import InputError
-from graphglow.lab.open_world.standings import AXES, METHOD_LABELS, curve, suite_scores
-from graphglow.lab.paper_markdown import MEASURES, SWEPT
+from graphglow.lab.markdown import AXES, MEASURES, METHOD_LABELS, SWEPT, curve, suite_scores
 from graphglow.lab.paper_tables import DAMAGES, GRAPH_NAMES, METHOD_NAMES
 from graphglow.lab.row_files import Row, newest
 from graphglow.storage import atomic_path

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from graphglow.checks import one_of
-from graphglow.errors import InputError
+from graphglow.errors import InputError, one_of
 
 SOCIAL = ("cornell5", "johnshopkins55", "amherst41", "reed98")
 CITATION = ("cora", "citeseer", "pubmed")
@@ -82,6 +81,7 @@ METHOD_NAMES = {
     "graphglow": "GraphGLOW",
     "graphglow-star": "GraphGLOW*",
     "random-theta": "random theta",
+    "equal-theta": "k equal dimensions",
     "mlp": "MLP",
     "link": "LINK",
     "link-features": "LINK + features",
@@ -98,12 +98,13 @@ METHOD_NAMES = {
 OWN_LINES = {
     "graphglow-on": ("graphglow", "GraphGLOW, lambda < 1"),
     "random-on": ("random-theta", "random theta, lambda < 1"),
+    "equal-on": ("equal-theta", "k equal dimensions, lambda < 1"),
     "graphglow-backbone": ("graphglow", "GraphGLOW, best backbone"),
     "random-backbone": ("random-theta", "random theta, best backbone"),
 }
 """Lines of ours that share a method with another line but have tuned settings of their own: those
 in which the learned graph takes part, and those whose GNN was tuned too."""
-ON = {"graphglow": "graphglow-on", "random-theta": "random-on"}
+ON = {"graphglow": "graphglow-on", "random-theta": "random-on", "equal-theta": "equal-on"}
 """Whose settings figures take: what they show is the learned graph at work."""
 TUNED_AS = {
     **{f"graphglow-{name}": "random-on" for name in ("dot", "knn", "cosine", "star")},
@@ -115,7 +116,7 @@ TRANSFERRED = ("graphglow", "graphglow-attention")
 BY_EVIDENCE = {"evidence": "", "evidence-universal": "universal", "evidence-untrained": "untrained"}
 """Transfers under an evidence learner with default settings, by the package's name of the learner;
 the first one's is pre-trained on the cell's sources and random graphs."""
-CONTROL_LINES = ("random-theta", "mlp", "link", "link-features", "linkx")
+CONTROL_LINES = ("random-theta", "equal-theta", "mlp", "link", "link-features", "linkx")
 EVIDENCE_PRETRAINING = {"first_episodes": 100, "vote_episodes": 70, "second_episodes": 100}
 """A third of the default, for one learner per set of sources."""
 

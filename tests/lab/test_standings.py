@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from graphglow.lab.open_world.methods import METHOD_TITLES, NEED_FEATURES
-from graphglow.lab.open_world.standings import (
+from graphglow.lab.markdown import (
     AXES,
     BEST,
     METHOD_LABELS,
+    NO_ROWS,
     curve,
     standings,
     standings_table,
     suite_scores,
 )
-from graphglow.lab.open_world.targets import CONDITIONS, NO_FEATURES
-from graphglow.lab.paper_markdown import NO_ROWS
+from graphglow.lab.open_methods import METHOD_TITLES, NEED_FEATURES
+from graphglow.lab.open_suite import CONDITIONS, NO_FEATURES
 from graphglow.lab.row_files import rows_in
 
 TARGETS = ("dblp", "wine", "reed98", "airports-brazil")
 AHEAD = {"predict": 0.08, "untrained": 0.05, "transfer": 0.06, "mlp": -0.05}
-RESULTS = Path(__file__).parents[3] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def row(target, condition, method, seed, accuracy, **more):

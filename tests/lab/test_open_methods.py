@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.lab.open_world import methods
-from graphglow.lab.open_world.methods import METHOD_TITLES, run_method, without_unlike_edges
+from graphglow.lab import open_methods as methods
+from graphglow.lab.open_methods import METHOD_TITLES, run_method, without_unlike_edges
 from graphglow.pretrained import evidence_learner
 from graphglow.transfer import transfer
 from tiny_graphs import small_data

@@ -1,4 +1,4 @@
-"""The page of saved transfers: accuracies, which classes the learned edges join, the training."""
+"""The pages of a demo and of saved transfers: accuracies, learned edges, the training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from graphglow.demo import LABELS, METHODS, DemoResult, gains, summarise
 from graphglow.gnn.train import Epoch
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import class_names, own_ids
-from graphglow.report.page import write_page
+from graphglow.report import signed, write_page
 from graphglow.result import TransferResult
 
 TOP_K = 16
@@ -19,6 +20,42 @@ LARGEST_REFINED = 20_000
 LISTED = 25
 WIDTH, HEIGHT = 640, 160
 SHOWN = ("balanced_accuracy", "f1_macro", "auroc", "calibration_error")
+
+
+def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglow demo") -> None:
+    """Write the page of a demo, whole or not at all; an existing file is replaced."""
+    write_page(
+        path,
+        "demo.html.j2",
+        title=title,
+        targets=summarise(result.rows),
+        about=result.targets,
+        methods=[name for name in METHODS if any(row.method == name for row in result.rows)],
+        labels=LABELS,
+        gains=gains(result.rows),
+        headline=headline(result),
+        refined=result.refined,
+        settings=result.settings,
+        versions=result.versions,
+    )
+
+
+def headline(result: DemoResult) -> list[str]:
+    """Say what predict gains or loses against others, and against itself untrained."""
+    sentences = []
+    for who, untrained in (
+        ("the best of GCN, a bag of five and logistic regression", False),
+        ("the same network never trained", True),
+    ):
+        over = [gain for gain in gains(result.rows) if (gain.control == "untrained") is untrained]
+        parts = [f"{signed(gain.difference)} points on {gain.target}" for gain in over]
+        ahead = sum(gain.difference > 0 and gain.beyond_chance for gain in over)
+        if over:
+            sentences.append(
+                f"predict over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
+                f"{len(over)} targets."
+            )
+    return sentences
 
 
 def write_transfers(
