@@ -1,7 +1,7 @@
 """Search the settings of methods by validation accuracy, in processes that share a GPU.
 
     python benchmarks/search.py --out trials --seconds 450 --processes 15
-    python benchmarks/search.py --settle trials.jsonl          writes results/settings.json
+    python benchmarks/search.py --settle trials.jsonl          writes lab/settings.json
 
 GraphGLOW with a trained theta, with a random one and with k equal dimensions, and a GCN have as
 many trials on a target, and the first three the same ones: trial i has the same settings for all
@@ -31,7 +31,7 @@ from graphglow.competitors.variants import equal_dimensions
 from graphglow.device import resolve_device
 from graphglow.gnn.train import Task
 from graphglow.graph import Graph, check_graph, training_graph
-from graphglow.lab.config import config_of, merged, read_settings
+from graphglow.lab.config import SETTINGS, config_of, merged, read_settings
 from graphglow.lab.paper_tables import GRAPHS, SOCIAL, of_the_other_kind
 from graphglow.lab.row_files import provenance
 from graphglow.lab.runs import load_with_split, sentence
@@ -399,10 +399,10 @@ def search(args: argparse.Namespace) -> None:
 
 
 def settle(trials: Path) -> None:
-    """Write the best settings of each line, by fresh seeds, to results/settings.json."""
+    """Write the best settings of each line, by fresh seeds, to the settings of the package."""
     lines = [json.loads(line) for line in trials.read_text().splitlines()]
     origin, rows = lines[0]["provenance"], [row for row in lines if "target" in row]
-    first, path = equal_trials(rows), RESULTS / "settings.json"
+    first, path = equal_trials(rows), SETTINGS
     tuned: dict[str, Any] = {name: dict(of) for name, of in read_settings(path).items()}
     scores: dict[tuple[str, str], float] = {}
     for (line, target), tried in first.items():
@@ -433,7 +433,7 @@ def settle(trials: Path) -> None:
 
 
 def as_settings(line: str, drawn: Settings) -> Settings:
-    """Return a trial's settings as results/settings.json has them."""
+    """Return a trial's settings as the settings file has them."""
     if line not in LINES[:3]:
         return drawn
     place = drawn.pop("learner")

@@ -236,7 +236,7 @@ def paper_rows() -> list[Row]:
 
 
 def paper_table(experiment: str) -> str:
-    return tables_of(experiment, paper_rows(), read_settings(RESULTS / "settings.json"))
+    return tables_of(experiment, paper_rows(), read_settings())
 
 
 def paper_row_counts() -> str:
@@ -249,7 +249,7 @@ def paper_row_counts() -> str:
 
 def main_table() -> str:
     """Write some lines of Table 2; bold is the best of all its lines."""
-    scores = cell_scores("table2", paper_rows(), read_settings(RESULTS / "settings.json"))
+    scores = cell_scores("table2", paper_rows(), read_settings())
     at = {(score.cell.line, score.cell.target): score for score in scores}
     best = {
         graph: max(s.mean or 0 for s in scores if s.cell.target == graph) for graph in GRAPH_NAMES

@@ -5,9 +5,10 @@ import torch
 from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, small_data, training
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class
+from graphglow.gnn import BACKBONES, MixedPropagation
 from graphglow.graph import check_graph
 from graphglow.paper import PivotStructure
+from graphglow.settings import PaperConfig
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 DEPTHS = pytest.mark.parametrize("num_layers", [2, 3])
@@ -94,4 +95,4 @@ def test_the_latent_graph_matters(name):
 
 def test_an_unknown_backbone_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match=r"backbone must be one of .*gcn.*; got 'gnc'"):
-        backbone_class("gnc")
+        PaperConfig(backbone="gnc")

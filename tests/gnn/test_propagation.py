@@ -5,7 +5,7 @@ import torch
 from gnn_graphs import dense_latent, float64, latent_structure, small_data, training
 
 from graphglow.gnn import MixedPropagation
-from graphglow.gnn.propagation import drop, drop_features, encode
+from graphglow.gnn.propagation import drop, encode
 from graphglow.linalg.sparse import SparseMatrix
 
 ADJ = float64(small_data()).adj
@@ -57,7 +57,7 @@ def test_encoder_drops_features_in_training_only(sparse):
 
 def test_dropout_off_returns_the_input():
     assert drop(V, training(0, rate=0.0)) is drop(V, None) is V
-    assert drop_features(V, training(0, rate=0.0)) is V
+    assert drop(V, training(0, rate=0.0)) is V
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
@@ -70,7 +70,7 @@ def test_dropout_keeps_the_mean_and_scales_what_stays(p):
 
 def test_dropout_of_sparse_features_stays_sparse():
     x = float64(small_data(sparse_features=True)).x
-    dropped = drop_features(x, training(0))
+    dropped = drop(x, training(0))
     assert isinstance(dropped, SparseMatrix)
     kept = dropped.to_dense() != 0
     assert 0 < int(kept.sum()) < x.values.numel()

@@ -22,7 +22,7 @@ class Walk:
 
 def walked(device, count, *, enabled):
     walk = Walk(device)
-    replay = Replay((walk.generator,), torch.device(device), enabled=enabled)
+    replay = Replay(walk.generator, torch.device(device), enabled=enabled)
     for _ in range(count):
         replay(walk)
     return walk
@@ -56,7 +56,7 @@ def test_a_step_that_cannot_be_recorded_is_called_with_a_warning():
         walk()
         walk.place.sum().item()
 
-    replay = Replay((walk.generator,), torch.device("cuda"), enabled=True)
+    replay = Replay(walk.generator, torch.device("cuda"), enabled=True)
     replay(reading)
     with pytest.warns(UserWarning, match="without a CUDA graph"):
         replay(reading)

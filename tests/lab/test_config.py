@@ -1,17 +1,16 @@
 """The settings file: what it holds, for whom, and how it becomes a config."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from graphglow.competitors import METHODS
 from graphglow.errors import InputError
-from graphglow.lab.config import config_of, merged, read_settings, tuned_settings
+from graphglow.lab.config import SETTINGS, config_of, merged, read_settings, tuned_settings
 from graphglow.lab.paper_tables import OWN_LINES, TRANSFERRED
 from graphglow.settings import PaperConfig, PretrainConfig
 
-OURS = Path(__file__).parents[2] / "results" / "settings.json"
+OURS = SETTINGS
 
 
 def test_tuned_settings_given_sources_go_first():

@@ -21,9 +21,7 @@ def small(monkeypatch, tmp_path):
 
     def run(asked=None, **more):
         given = {"targets": ["wine"], "conditions": ["as it is"], "methods": ["mlp", "predict"]}
-        return run_suite(
-            out, asked or config(), learners=tmp_path, data_root=tmp_path, **given | more
-        )
+        return run_suite(out, asked or config(), tmp_path, tmp_path, *(given | more).values())
 
     return out, run
 
@@ -79,6 +77,6 @@ def test_what_is_unknown_is_refused(small):
 def test_learners_that_are_missing_are_named_with_the_command(tmp_path, monkeypatch):
     target = Target("dblp", "citation", tmp_path / "dblp.npz", (10, 10))
     monkeypatch.setattr(suite, "find_targets", lambda _root: [target])
-    given = {"learners": tmp_path / "held", "data_root": tmp_path, "conditions": ["as it is"]}
+    given = tmp_path / "held", tmp_path, [], ["as it is"]
     with pytest.raises(InputError, match=r"fold0.safetensors. Make them .* --train .*held"):
-        run_suite(tmp_path / "rows.jsonl", config(), **given)
+        run_suite(tmp_path / "rows.jsonl", config(), *given)

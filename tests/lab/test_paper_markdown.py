@@ -80,6 +80,6 @@ def test_spread_is_mean_and_sample_deviation():
 @pytest.mark.skipif(not RESULTS.exists(), reason="needs the repository")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_our_rows_make_every_table(name):
-    tuned = read_settings(RESULTS / "settings.json")
+    tuned = read_settings()
     table = tables_of(name, rows_in(RESULTS / "reproduce", [name]), tuned)
     assert table.count("\n") > 3

@@ -1,5 +1,10 @@
 """The commands that run experiments: demo, compare and reproduce; and datasets, their graphs."""
 
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +14,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from graphglow.commands import flags
 from graphglow.commands.output import (
     check_output,
+    interactive,
     percent,
     print_json,
     print_note,
@@ -23,7 +29,7 @@ from graphglow.lab.config import RunsConfig, read_settings
 NEXT = """
 next:   graphglow predict --target wine --out wine.csv
         graphglow refine --target wine --out better.csv"""
-SETTINGS = Path("results/settings.json")
+SECONDS_BETWEEN_LINES = 10
 Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 Methods = Annotated[
     tuple[str, ...] | None, arg(metavar="NAME ...", help_behavior_hint="(default: usual ones)")
@@ -176,7 +182,7 @@ def reproduce(
     targets: flags.Names = (),
     conditions: flags.Names = (),
     out: Annotated[Path | None, arg(metavar="FOLDER|FILE.jsonl")] = None,
-    settings: Annotated[Path, arg(metavar="FILE.json")] = SETTINGS,
+    settings: Annotated[str, arg(metavar="tuned|defaults|FILE.json")] = "tuned",
     learners: Folder = None,
     dry_run: flags.Switch = False,
     table: flags.Switch = False,
@@ -192,7 +198,9 @@ def reproduce(
     conditions, one setting per method.
 
     Each run is a row. There is no --resume, since it always resumes: a rerun makes only the runs
-    that have no row yet, or whose settings have changed. Then the table is printed as Markdown.
+    that have no row yet, or whose settings have changed. GraphGLOW needs learners, which are
+    pre-trained first; --dry-run says which, and about how long that takes. In a log there is a line
+    every few seconds. Then the table is printed as Markdown, or with --json the accuracies.
     The paper's graphs must be there: see --data-root.
 
     Example: graphglow reproduce table1 --targets reed98 --methods gcn graphglow --seeds 3
@@ -204,7 +212,8 @@ def reproduce(
         conditions: Of open-world, only these, by their names in rows: "as it is".
         out: A folder for rows, with a file for each experiment, or one file (.jsonl) for all; by
             default results/reproduce, or results/open_world.jsonl.
-        settings: The tuned settings; defaults where it has none.
+        settings: tuned are those of the tables in the docs, method by method and graph by graph;
+            defaults are the package's; or a file in the form of graphglow/lab/settings.json.
         learners: Of open-world, the folder of learners of held-out families, which
             benchmarks/predictor.py --train FOLDER makes; beside the rows by default.
         dry_run: Say what is missing, and run nothing: no data is needed.
@@ -225,34 +234,35 @@ def reproduce(
     out = out.expanduser()
     if out.suffix or out.is_file() or whole:
         out = check_output(out, overwrite=True, suffixes=(".jsonl",))
-    tuned = read_settings(settings) if settings.exists() or settings != SETTINGS else {}
+    tuned = read_settings(settings)
     learners = (learners or out.with_name(f"{out.stem}_learners")).expanduser()
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
-    cells = [] if whole or table else select_cells(experiment, methods, targets)
     facts: dict[str, Any] = {"command": "reproduce", "experiment": experiment, "out": out}
-    if dry_run:
+    if not table:
+        asked: Any = (targets, conditions, methods)
+        cells = [] if whole else select_cells(experiment, methods, targets)
         if whole:
             root = data_folder(data_root)
-            plan = suite.plan_suite(out, config, learners, root, targets, conditions, methods)
+            plan = suite.plan_suite(out, config, learners, root, *asked)
         else:
             plan = runs.plan_cells(cells, rows_in(out, names), config, tuned)
+        first = [] if whole else [one.about for one in runs.missing_learners(plan, out)]
         counts = {name: dict(found) for name, found in plan.counts.items()}
-        if json:
-            return print_json(facts | {"dry_run": True, "counts": counts})
+        if json and dry_run:
+            return print_json(facts | {"dry_run": True, "counts": counts, "pretraining": first})
+        tell = print_text if dry_run else print_note
         for name, found in counts.items():
-            said = ", ".join(f"{count:,} {what}" for what, count in found.items())
-            print_text(f"{name}: {said}")
-        return None
-    if not table:
-        with progress_bar() as bar:
+            tell(f"{name}: {', '.join(f'{count:,} {what}' for what, count in found.items())}")
+        for what, count in Counter(first).items():
+            tell(f"pre-trained first: {count} of {what} (each)")
+        if dry_run:
+            return None
+        with progress_lines() as move:
             if whole:
-                outcome = suite.run_suite(
-                    out, config, learners=learners, data_root=data_root, targets=targets,
-                    conditions=conditions, methods=methods, progress=bar,
-                )  # fmt: skip
+                outcome = suite.run_suite(out, config, learners, root, *asked, progress=move)
             else:
                 outcome = runs.run_cells(
-                    cells, out, config, tuned, data_root=data_root, progress=bar
+                    cells, out, config, tuned, data_root=data_root, progress=move
                 )
         facts |= outcome._asdict()
         for error, count in outcome.errors.items():
@@ -265,8 +275,31 @@ def reproduce(
         paths = [figures.write_figure(name, rows, pictures.expanduser()) for name in names]
         print_note(f"pictures: {', '.join(map(str, filter(None, paths))) or 'none'}")
     if json:
-        return print_json(facts)
+        scores = {} if whole else {n: markdown.cell_scores(n, rows, tuned) for n in names}
+        means = {name: {one.cell.key: one.mean for one in all_} for name, all_ in scores.items()}
+        return print_json(facts | {"accuracies": means})
     for name in names:
         made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)
         title = f"## {name}\n\n" if len(names) > 1 else ""
         print_text(f"{title}{made}")
+
+
+@contextmanager
+def progress_lines() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that moves a bar where somebody watches; in a log it writes lines."""
+    if interactive():
+        with progress_bar() as move:
+            yield move
+        return
+    began, last = time.monotonic(), -math.inf
+
+    def line(what: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN_LINES or done == total:
+            left = (now - began) / max(done, 1) * (total - done) / 60
+            rest = f" (about {left:,.0f} min left)" if done < total else ""
+            print_note(f"{done:,} of {total:,}: {what}{rest}")
+            last = now
+
+    yield line

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, glorots, vector, vectors
+from graphglow.gnn.propagation import Dropout, drop, glorot, glorots, vector, vectors
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
 from graphglow.settings import BackboneName, PaperConfig, RunConfig
@@ -126,7 +126,7 @@ class MLP(Competitor):
         self.matrices, self.biases = glorots(layers, self.start), vectors(layers)
 
     def forward(self, dropout: Dropout | None) -> Tensor:
-        hidden: Tensor = drop_features(self.graph.x, dropout) @ self.matrices[0] + self.biases[0]
+        hidden: Tensor = drop(self.graph.x, dropout) @ self.matrices[0] + self.biases[0]
         for matrix, bias in zip(list(self.matrices)[1:], list(self.biases)[1:], strict=True):
             hidden = drop(torch.relu(hidden), dropout) @ matrix + bias
         return hidden  # [N, C]
@@ -145,7 +145,7 @@ class LINK(Competitor):
         self.bias = vector(graph.num_classes)
 
     def forward(self, dropout: Dropout | None) -> Tensor:
-        logits: Tensor = drop_features(self.graph.neighbours, dropout) @ self.weight_adj
+        logits: Tensor = drop(self.graph.neighbours, dropout) @ self.weight_adj
         return logits + self.bias  # [N, C]
 
 
@@ -157,7 +157,7 @@ class LINKWithFeatures(LINK):
         self.weight_x = nn.Parameter(torch.zeros(graph.num_features, graph.num_classes))
 
     def forward(self, dropout: Dropout | None) -> Tensor:
-        return super().forward(dropout) + drop_features(self.graph.x, dropout) @ self.weight_x
+        return super().forward(dropout) + drop(self.graph.x, dropout) @ self.weight_x
 
 
 class LINKX(Competitor):
@@ -179,8 +179,8 @@ class LINKX(Competitor):
         self.matrices, self.biases = glorots(layers, self.start), vectors(layers)
 
     def forward(self, dropout: Dropout | None) -> Tensor:
-        from_adj = drop_features(self.graph.neighbours, dropout) @ self.weight_adj + self.bias_adj
-        from_x = drop_features(self.graph.x, dropout) @ self.weight_x + self.bias_x
+        from_adj = drop(self.graph.neighbours, dropout) @ self.weight_adj + self.bias_adj
+        from_x = drop(self.graph.x, dropout) @ self.weight_x + self.bias_x
         both = torch.cat([from_adj, from_x], dim=-1) @ self.weight_both + self.bias_both
         hidden = both + from_adj + from_x  # [N, H]
         for matrix, bias in zip(self.matrices, self.biases, strict=True):

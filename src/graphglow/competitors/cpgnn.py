@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, vector
+from graphglow.gnn.propagation import Dropout, drop, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix
@@ -71,7 +71,7 @@ class BeliefEstimator(nn.Module):
         self.x = graph.x
 
     def forward(self, dropout: Dropout | None) -> Tensor:
-        hidden = self._mix(drop_features(self.x, dropout) @ self.weight_in) + self.bias_in
+        hidden = self._mix(drop(self.x, dropout) @ self.weight_in) + self.bias_in
         hidden = drop(torch.relu(hidden), dropout)  # [N, H]
         return self._mix(hidden @ self.weight_out) + self.bias_out
 

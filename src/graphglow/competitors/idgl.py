@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot
+from graphglow.gnn.propagation import Dropout, drop, glorot
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.learner import unit_heads
@@ -164,7 +164,7 @@ class IDGL(Competitor):
         config, adj = self.config, self.graph.adj
         first = learned = self.latent(self.compare_features(metric_dropout))  # A^(1)
         last, limit = False, config.tolerance * first.weights.detach().square().sum()
-        xw = drop_features(self.graph.x, dropout) @ self.weight_in
+        xw = drop(self.graph.x, dropout) @ self.weight_in
         fixed = adj @ xw, first.propagate(xw)  # the same in all steps, [N, hidden]
         for t in range(1, config.refinements + 1):
             z = drop(torch.relu(self.mix(*fixed, learned.propagate(xw))), dropout)
@@ -185,7 +185,7 @@ class IDGL(Competitor):
 
         A head's products are X diag(w^2) X^T, over the lengths of both sides.
         """
-        x = drop_features(self.graph.x, dropout)
+        x = drop(self.graph.x, dropout)
         squares = x.with_values(x.values.square()) if isinstance(x, SparseMatrix) else x.square()
         keys, tiny = x.to_dense()[self.anchors].T, torch.finfo(self.heads_x.dtype).tiny  # [D, s]
         total = keys.new_zeros(self.graph.num_nodes, len(self.anchors))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn.propagation import drop_features
+from graphglow.gnn.propagation import drop
 from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -237,7 +237,7 @@ class LDS(Competitor):
         state = state._replace(weights=state.weights.detach().requires_grad_())
         for graph in graphs:
             mask = self.dropout.mask(state.weights.new_empty(self.graph.num_nodes, config.hidden))
-            x = drop_features(self.graph.x, self.dropout)
+            x = drop(self.graph.x, self.dropout)
             loss = self.training_loss(self.gcn(state.weights, graph, x, mask))
             first = state.weights[: math.prod(self.shapes[0])]
             losses.append(loss + config.weight_decay / 2 * first.square().sum())

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from graphglow.competitors.method import Competitor, Method
 from graphglow.errors import InputError
-from graphglow.gnn.propagation import Dropout, drop, drop_features, glorot, vector
+from graphglow.gnn.propagation import Dropout, drop, glorot, vector
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
@@ -109,7 +109,7 @@ class VGCN(Competitor):
             v = scale * v
             return scale * (adjacency @ v + v)
 
-        hidden = propagate(drop_features(self.graph.x, dropout) @ self.weight_in) + self.bias_in
+        hidden = propagate(drop(self.graph.x, dropout) @ self.weight_in) + self.bias_in
         return propagate(drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
 
     def kl(self, drawn: Tensor, uniform: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
-from graphglow.errors import InputError, one_of
+from graphglow.errors import InputError
 from graphglow.gnn.propagation import (
     Backbone,
     Dropout,
@@ -20,7 +20,6 @@ from graphglow.gnn.propagation import (
     Outputs,
     Structure,
     drop,
-    drop_features,
     encode,
     glorot,
     glorots,
@@ -62,7 +61,7 @@ class GAT(Backbone):
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
         heads = gcd(self.config.attention_heads, hidden)
         self.heads = [heads] * (self.config.num_layers - 1) + [1]
-        self.weights, self.biases = glorots(self.widths, generator), vectors(self.widths)
+        super().make_weights(graph, hidden, generator)
         widths = [behind for _, behind in self.widths]
         self.sources, self.targets = (
             nn.ParameterList(map(_attention_vectors, self.heads, widths, [generator] * len(widths)))
@@ -71,7 +70,7 @@ class GAT(Backbone):
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         edges = Edges(*graph.entries, graph.looped)
-        v = drop_features(graph.x, dropout) @ self.weights[0]  # [N, D]
+        v = drop(graph.x, dropout) @ self.weights[0]  # [N, D]
         spread = self.attend(0, v, edges, dropout)
         return Encoded(spread if self.config.encoder == "gcn" else v, (v, spread, edges))
 
@@ -139,10 +138,6 @@ class GCN(Backbone):
     similarity to anything.
     """
 
-    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
-        self.weights = glorots(self.widths, generator)
-        self.biases = vectors(self.widths)
-
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         return encode(graph, self.weights[0], kind=self.config.encoder, dropout=dropout)
 
@@ -169,7 +164,7 @@ class SAGE(Backbone):
         self.biases = vectors(self.widths)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        mean, x = graph.neighbour_mean, drop_features(graph.x, dropout)
+        mean, x = graph.neighbour_mean, drop(graph.x, dropout)
         own, other = x @ self.self_weights[0], x @ self.neighbour_weights[0]  # [N, D]
         spread = mean @ other
         z0 = own + spread if self.config.encoder == "gcn" else own
@@ -192,10 +187,6 @@ class PropagatedMLP(Backbone):
     h0 = W^(L-1) relu(.. relu(X W^0 + b^0) ..) + b^(L-1). The embeddings for the next structure are
     mix(X W^0) + b^0: the MLP's first layer, before its relu, after one step over the structure.
     """
-
-    def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
-        self.weights = glorots(self.widths, generator)
-        self.biases = vectors(self.widths)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         encoded = encode(graph, self.weights[0], kind=self.config.encoder, dropout=dropout)
@@ -377,8 +368,8 @@ class MixedLINKX(Backbone):
                 "linkx must run on the graph it was built for, of "
                 f"{self.weight_adj.shape[0]} nodes; got one of {graph.num_nodes}"
             )
-        from_adj = drop_features(graph.neighbour_rows, dropout) @ self.weight_adj + self.bias_adj
-        from_x = drop_features(graph.x, dropout) @ self.weight_x + self.bias_x
+        from_adj = drop(graph.neighbour_rows, dropout) @ self.weight_adj + self.bias_adj
+        from_x = drop(graph.x, dropout) @ self.weight_x + self.bias_x
         both = torch.cat([from_adj, from_x], dim=-1)  # [N, 2 D]
         first = from_adj + from_x + both @ self.weight_both  # h^0
         return Encoded(graph.adj @ first if self.config.encoder == "gcn" else first, (first,))
@@ -404,14 +395,8 @@ BACKBONES: dict[str, type[Backbone]] = {
 }
 
 
-def backbone_class(name: str) -> type[Backbone]:
-    """Look a backbone up; an unknown name is refused, with the nearest."""
-    one_of("backbone", name, sorted(BACKBONES))
-    return BACKBONES[name]
-
-
 def build_gnn(
     config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
 ) -> Backbone:
     """A new GNN for a graph, ``hidden`` wide."""
-    return backbone_class(config.backbone)(config, graph, hidden, generator)
+    return BACKBONES[config.backbone](config, graph, hidden, generator)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import BackboneConfig, Encoder
+
+Values = TypeVar("Values", bound=SparseMatrix | Tensor)
 
 
 class Structure(Protocol):
@@ -52,16 +54,13 @@ class Dropout:
         return mask.div_(keep)
 
 
-def drop(x: Tensor, dropout: Dropout | None) -> Tensor:
-    """Drop entries of x."""
-    return x if dropout is None or dropout.rate == 0 else x * dropout.mask(x)
-
-
-def drop_features(x: SparseMatrix | Tensor, dropout: Dropout | None) -> SparseMatrix | Tensor:
-    """Drop entries of the features [N, D]; a sparse matrix stays sparse."""
-    if dropout is None or dropout.rate == 0 or isinstance(x, Tensor):
-        return x if isinstance(x, SparseMatrix) else drop(x, dropout)
-    return x.with_values(drop(x.values, dropout))
+def drop(x: Values, dropout: Dropout | None) -> Values:
+    """Drop entries of x; a sparse matrix stays sparse."""
+    if dropout is None or dropout.rate == 0:
+        return x
+    if isinstance(x, SparseMatrix):
+        return x.with_values(x.values * dropout.mask(x.values))  # type: ignore[return-value]
+    return x * dropout.mask(x)  # type: ignore[return-value]
 
 
 class Encoded(NamedTuple):
@@ -81,7 +80,7 @@ def encode(graph: Graph, weight: Tensor, *, kind: Encoder, dropout: Dropout | No
 
     Cached are X W0 and A_norm X W0, [N, D] each.
     """
-    xw = drop_features(graph.x, dropout) @ weight
+    xw = drop(graph.x, dropout) @ weight
     axw = graph.adj @ xw
     return Encoded(axw if kind == "gcn" else xw, (xw, axw))
 
@@ -116,15 +115,12 @@ Outputs = tuple[Tensor, Tensor]
 class Backbone(nn.Module, ABC):
     """A GNN in two parts: what a pass computes once, and what each refinement repeats.
 
-    To add one: subclass, implement the three abstract methods, add the class to ``BACKBONES`` and
+    To add one: subclass, implement ``encode`` and ``forward``, add the class to ``BACKBONES`` and
     its name to ``settings.BackboneName``; the command line, the checks and the tests find it there.
     Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
 
-    Args:
-        config: Depth, encoder, and the settings of some kinds.
-        graph: The graph, whose sizes the weights have.
-        hidden: Width of the embeddings.
-        generator: Draws the initial weights.
+    The weights have the sizes of ``graph``, and are drawn by ``generator``; embeddings are
+    ``hidden`` wide.
     """
 
     def __init__(
@@ -137,9 +133,9 @@ class Backbone(nn.Module, ABC):
         """Of each layer: before it and behind it."""
         self.make_weights(graph, hidden, generator)
 
-    @abstractmethod
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
-        """Create the weights with their initial values."""
+        """Create the weights with their initial values; here, a matrix and a bias per layer."""
+        self.weights, self.biases = glorots(self.widths, generator), vectors(self.widths)
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:

@@ -16,64 +16,6 @@ from graphglow.gnn.propagation import Backbone, Dropout, MixedPropagation, Struc
 from graphglow.graph import Graph
 from graphglow.settings import ModelConfig, RunConfig
 
-
-class Replay:
-    """Do a step again and again; on a GPU, record it after the first time and replay the record.
-
-    The step works in place on tensors that stay where they are, draws only from ``generators`` and
-    never waits for the GPU; the numbers are then the same with and without recording. Where
-    recording fails, steps go on without it, with a warning. The step is given with each call and
-    not kept, since its owner holds this object: a circle of references would keep a GPU's memory.
-
-    Args:
-        generators: All random generators that the step draws from.
-        device: The device that it works on.
-        enabled: Whether to record.
-    """
-
-    def __init__(
-        self, generators: Sequence[torch.Generator], device: torch.device, *, enabled: bool
-    ) -> None:
-        self.generators, self.device = generators, device
-        self.enabled, self.warm = enabled and device.type == "cuda", False
-        self.graph: torch.cuda.CUDAGraph | None = None
-        if self.enabled:
-            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-    def __call__(self, step: Callable[[], None]) -> None:
-        """Do ``step``, the same in every call."""
-        if self.enabled and self.warm and self.graph is None:
-            self._record(step)
-        if self.graph is not None:
-            self.graph.replay()
-        elif self.enabled:  # where it will be recorded: same workspaces
-            self.stream.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(self.stream):
-                step()
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
-        else:
-            step()
-        self.warm = True
-
-    def _record(self, step: Callable[[], None]) -> None:
-        graph = torch.cuda.CUDAGraph()
-        before = [generator.clone_state() for generator in self.generators]
-        for generator in self.generators:
-            graph.register_generator_state(generator)
-        try:
-            with torch.cuda.graph(graph, stream=self.stream):
-                step()
-        except RuntimeError as error:
-            self.enabled = False
-            for generator, state in zip(self.generators, before, strict=True):
-                generator.graphsafe_set_state(state)  # the old one takes itself for recorded
-            warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
-        else:
-            self.graph = graph
-            # Recording resets the generators' offsets on its stream; a replay must come after.
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
-
-
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
 SHORTEST_RECORDING = 8
@@ -96,15 +38,11 @@ OnEpoch = Callable[[Epoch], None]
 
 
 class Task(ABC):
-    """A model on a graph, as :class:`Loop` trains it.
+    """A model on a graph, as :class:`Loop` trains it: ``loss`` trains, ``logits`` evaluates.
 
-    Weights are updated in place, and evaluation draws nothing, or the same every time.
-
-    Args:
-        graph: The graph, already on its device.
-        config: How to optimise.
-        seed: Seeds ``start``, which draws initial weights, and ``generator``, which draws whatever
-            training steps need; by default the seed of ``config``.
+    Weights are updated in place, and evaluation draws nothing, or the same every time. ``seed``, by
+    default the config's, seeds ``start``, which draws initial weights, and ``generator``, which
+    draws whatever training steps need.
     """
 
     capturable: ClassVar[bool] = True
@@ -155,14 +93,9 @@ class Task(ABC):
 
 
 class GNNTask(Task):
-    """A GNN on a graph A, or on ``lambda A + (1 - lambda) S`` with a given structure S.
+    """A GNN, ``hidden`` wide, on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S.
 
-    Args:
-        graph: The graph, already on its device.
-        hidden: Width of the GNN.
-        config: Model and optimisation.
-        given: S.
-        balanced: Weigh each class alike, in the loss and in validation.
+    ``balanced`` weighs each class alike, in the loss and in validation.
     """
 
     def __init__(
@@ -198,15 +131,10 @@ class GNNTask(Task):
 class Loop:
     """Train a task for a number of epochs, and put the best weights back.
 
-    An epoch is better if the validation accuracy is higher, or the same with a lower loss. Scores
-    and the best weights live on the device: on a GPU an epoch is recorded as a CUDA graph and
-    replayed, and never waits for the host, which reads the scores now and then.
-
-    Args:
-        task: What to train.
-        epochs: The most epochs.
-        patience: Epochs without a better score after which training stops.
-        read_every: Epochs between two readings of the scores.
+    An epoch is better if the validation accuracy is higher, or the same with a lower loss; after
+    ``patience`` epochs without a better one training stops. Scores and the best weights live on the
+    device: on a GPU an epoch is recorded as a CUDA graph and replayed, and never waits for the
+    host, which reads the scores every ``read_every`` epochs.
     """
 
     def __init__(
@@ -221,7 +149,7 @@ class Loop:
         self.scores = torch.zeros(epochs + 1, 4, dtype=torch.float64, device=device)
         self.scores[0, 1] = math.inf  # the loss before any training: every epoch is better
         recorded = task.capture and epochs >= SHORTEST_RECORDING
-        self._replay = Replay((task.generator,), device, enabled=recorded)
+        self._replay = Replay(task.generator, device, enabled=recorded)
 
     def run(
         self,
@@ -269,9 +197,8 @@ class Loop:
         row = torch.stack([loss.double(), val_loss.double(), val_accuracy, refinements.double()])
         self.scores.index_copy_(0, self.number[None], row[None])
         _, best_loss, best_accuracy, _ = self.scores.index_select(0, self.best[None])[0]
-        accuracy, best_accuracy = (
-            value.clamp_min(self.task.least_accuracy) for value in (val_accuracy, best_accuracy)
-        )
+        accuracy = val_accuracy.clamp_min(self.task.least_accuracy)
+        best_accuracy = best_accuracy.clamp_min(self.task.least_accuracy)
         as_accurate = (accuracy == best_accuracy) & (row[1] < best_loss)
         better = goes_on & ((accuracy > best_accuracy) | as_accurate)
         self.best.copy_(torch.where(better, self.number, self.best))
@@ -281,10 +208,9 @@ class Loop:
 
     def _read(self, start: int, stop: int, on_epoch: OnEpoch | None) -> list[Epoch]:
         """Bring the scores of some epochs to the host: the only wait of the loop."""
-        last, epochs = min(stop, int(self.best) + self.patience), []
+        last, epochs, name = min(stop, int(self.best) + self.patience), [], self.task.graph.name
         rows = self.scores[start + 1 : last + 1].tolist()
         for number, (loss, val_loss, val_accuracy, refinements) in enumerate(rows, start + 1):
-            name = self.task.graph.name
             if not (math.isfinite(loss) and math.isfinite(val_loss)):
                 raise InputError(
                     f"the loss must stay finite; got {loss} (training) and {val_loss} (validation) "
@@ -306,14 +232,63 @@ class Loop:
             tensor.copy_(state[name])
 
 
+class Replay:
+    """Do a step again and again; on a GPU, record it after the first time and replay the record.
+
+    The step works in place on tensors that stay where they are, draws only from ``generator`` and
+    never waits for the GPU; the numbers are then the same with and without recording. Where
+    recording fails, steps go on without it, with a warning. The step is given with each call and
+    not kept, since its owner holds this object: a circle of references would keep a GPU's memory.
+    """
+
+    def __init__(self, generator: torch.Generator, device: torch.device, *, enabled: bool) -> None:
+        self.generator, self.device = generator, device
+        self.enabled, self.warm = enabled and device.type == "cuda", False
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if self.enabled:
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def __call__(self, step: Callable[[], None]) -> None:
+        """Do ``step``, the same in every call."""
+        if self.enabled and self.warm and self.graph is None:
+            self._record(step)
+        if self.graph is not None:
+            self.graph.replay()
+        elif self.enabled:  # where it will be recorded: same workspaces
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self.stream):
+                step()
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        else:
+            step()
+        self.warm = True
+
+    def _record(self, step: Callable[[], None]) -> None:
+        graph, before = torch.cuda.CUDAGraph(), self.generator.clone_state()
+        graph.register_generator_state(self.generator)
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                step()
+        except RuntimeError as error:
+            self.enabled = False
+            self.generator.graphsafe_set_state(before)  # the old one takes itself for recorded
+            warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
+        else:
+            self.graph = graph
+            # Recording resets the generator's offset on its stream; a replay must come after.
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+
 def adam(
     module: torch.nn.Module, learning_rate: float, weight_decay: float = 0.0
 ) -> torch.optim.Adam:
     """Adam for all weights of a module on its device, in a form that a CUDA graph can record."""
     parameters = list(module.parameters())
-    capturable = parameters[0].is_cuda
     return torch.optim.Adam(
-        parameters, learning_rate, weight_decay=weight_decay, capturable=capturable
+        parameters,
+        learning_rate,
+        weight_decay=weight_decay,
+        capturable=parameters[0].is_cuda,
     )
 
 
@@ -326,11 +301,7 @@ def cross_entropy(
 
 
 def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Share of ``nodes`` whose largest logit is their label: [] in float64; NaN for no nodes.
-
-    Shapes:
-        logits [N, C], nodes [M], labels [M], weight [M] of mean 1
-    """
+    """Share of ``nodes`` whose largest logit is their label: likewise; NaN for no nodes."""
     right = (logits.index_select(0, nodes).argmax(1) == labels).double()
     return (right if weight is None else right * weight).mean()
 

@@ -1,6 +1,6 @@
 """Which runs of experiments are made, and the tuned settings of methods; no torch at import.
 
-Tuned settings are in results/settings.json; ``benchmarks/search.py`` finds them.
+Tuned settings are in ``settings.json`` beside this file; ``benchmarks/search.py`` finds them.
 
     {"gcn": {"cora": {"dropout": 0.5, "hidden": 64}},
      "graphglow": {"reed98": {"pretrain": {"episodes": 2}, "transfer": {"dropout": 0.2}}}}
@@ -21,6 +21,7 @@ from graphglow.settings import Device
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """ConfigType by method and target."""
 ConfigType = TypeVar("ConfigType")
+SETTINGS = Path(__file__).with_name("settings.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,11 @@ class RunsConfig:
         one_of("device", self.device, get_args(Device))
 
 
-def read_settings(path: Path) -> Tuned:
-    """Read a settings file."""
+def read_settings(name: str | Path = "tuned") -> Tuned:
+    """Read the settings of the tables (``tuned``), none (``defaults``), or those of a file."""
+    if name == "defaults":
+        return {}
+    path = SETTINGS if name == "tuned" else Path(name)
     try:
         tuned: Tuned = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -9,6 +9,7 @@ makes; nothing is pre-trained here.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,9 +152,18 @@ CONDITIONS: dict[str, tuple[str, float]] = {
 these."""
 
 
-def changed(data: Data, condition: str, seed: int) -> Data | None:
-    """Return a graph under a condition; None where the condition makes no sense on it."""
-    what, much = CONDITIONS[condition]
+def attacked_files(root: Path | None) -> dict[str, Path]:
+    """Return the files of attacked Cora in the data root, by condition."""
+    folder = data_folder(root) / "open" / "attacked"
+    shares = (0, 5, 15, 25)  # per cent of edges that metattack changes in the largest component
+    files = {f"metattack {s}%": folder / f"cora-metattack-{s:02}.npz" for s in shares}
+    return {name: file for name, file in files.items() if file.is_file()}
+
+
+def draw(target: Target, condition: str, seed: int, root: Path) -> Data | None:
+    """Return a target under a condition; None where the condition makes no sense on it."""
+    data = target.load(root, seed)
+    what, much = CONDITIONS.get(condition, ("", 0))
     if what == "false edges":
         try:
             return add_edges(data, much, seed=seed)
@@ -170,20 +180,6 @@ def changed(data: Data, condition: str, seed: int) -> Data | None:
     return shuffled_columns(data, seed) if what == "features" else data
 
 
-def attacked_files(root: Path | None) -> dict[str, Path]:
-    """Return the files of attacked Cora in the data root, by condition."""
-    folder = data_folder(root) / "open" / "attacked"
-    shares = (0, 5, 15, 25)  # per cent of edges that metattack changes in the largest component
-    files = {f"metattack {s}%": folder / f"cora-metattack-{s:02}.npz" for s in shares}
-    return {name: file for name, file in files.items() if file.is_file()}
-
-
-def draw(target: Target, condition: str, seed: int, root: Path) -> Data | None:
-    """Return a target under a condition; None where the condition makes no sense on it."""
-    data = target.load(root, seed)
-    return changed(data, condition, seed) if condition in CONDITIONS else data
-
-
 EXPERIMENT = "open-world"
 
 
@@ -198,27 +194,25 @@ class SuiteRun(NamedTuple):
 
     @property
     def facts(self) -> Row:
-        """What a row says of the run before it is made."""
-        config = made_with(self.method, self.learner)
+        """What a row says of the run before it is made; config is what a result depends on."""
+        method = self.method
+        if method in NEED_LEARNER:
+            name = self.learner
+            config: dict[str, Any] = {"learner": Path(name).stem, "identity": _weights(name)}
+        else:
+            config = settings_of(method) | ({"members": MEMBERS} if method in BAGS else {})
+        config |= {"labels": "pool"} if method in POOL else {}
         return {
             "experiment": EXPERIMENT,
-            "cell": f"{self.method}/{self.target.name}/{self.condition}",
-            "label": METHOD_TITLES[self.method],
-            "method": self.method,
+            "cell": f"{method}/{self.target.name}/{self.condition}",
+            "label": METHOD_TITLES[method],
+            "method": method,
             "target": self.target.name,
             "seed": self.seed,
             "series": self.condition,
             "setup": digest(config),
             "config": config,
         }
-
-
-def made_with(method: str, learner: str) -> dict[str, Any]:
-    """Return what a result depends on beside its cell and seed."""
-    used: dict[str, Any] = {"labels": "pool"} if method in POOL else {}
-    if method in NEED_LEARNER:
-        return {"learner": Path(learner).stem, "identity": _weights(learner)} | used
-    return settings_of(method) | ({"members": MEMBERS} if method in BAGS else {}) | used
 
 
 @cache
@@ -248,20 +242,21 @@ def plan_suite(
         for name in given:
             one_of(kind, name, known)
     every = sorted((t for t in every if not targets or t.name in targets), key=lambda t: t.size)
+    seeds = range(config.seed, config.seed + config.seeds)
 
     def asked() -> Iterator[tuple[Row, SuiteRun]]:
-        for seed in range(config.seed, config.seed + config.seeds):
-            for condition in conditions or [*CONDITIONS, *attacked]:
-                for target in every:
-                    if condition in attacked:  # files of Cora
-                        if target.name != "cora":
-                            continue
-                        target = target._replace(file=attacked[condition])
-                    fold = target.fold
-                    own = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
-                    for method in methods or METHOD_TITLES:
-                        run = SuiteRun(target, condition, method, seed, own)
-                        yield run.facts, run
+        for seed, condition, target in product(
+            seeds, conditions or [*CONDITIONS, *attacked], every
+        ):
+            if condition in attacked:  # files of Cora
+                if target.name != "cora":
+                    continue
+                target = target._replace(file=attacked[condition])
+            fold = target.fold
+            learner = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
+            for method in methods or METHOD_TITLES:
+                run = SuiteRun(target, condition, method, seed, learner)
+                yield run.facts, run
 
     return make_plan(asked(), rows_in(out, [EXPERIMENT]), config, share=False)
 
@@ -269,21 +264,17 @@ def plan_suite(
 def run_suite(
     out: Path,
     config: RunsConfig,
-    *,
     learners: Path,
-    data_root: Path | None = None,
-    targets: Sequence[str] = (),
-    conditions: Sequence[str] = (),
-    methods: Sequence[str] = (),
+    root: Path,
+    *asked: Sequence[str],
     progress: Progress = no_progress,
 ) -> Outcome:
     """Make the rows that the file ``out`` lacks, as far as there is time.
 
     Open graphs are in the folder ``open`` of the data root, held-out ``learners`` in a folder of
-    their own. Where targets, conditions or methods are named, there are no others.
+    their own. Where targets, conditions or methods are ``asked`` for, there are no others.
     """
-    root = data_folder(data_root)
-    plan = plan_suite(out, config, learners, root, targets, conditions, methods)
+    plan = plan_suite(out, config, learners, root, *asked)
     needed = {run.learner for run, _ in plan.jobs if run.method in NEED_LEARNER}
     if absent := [name for name in sorted(needed) if _weights(name) is None]:
         files = ", ".join(Path(name).name for name in absent)

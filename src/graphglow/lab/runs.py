@@ -22,18 +22,14 @@ from graphglow.competitors import METHODS, fit
 from graphglow.device import map_blocks, reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
-from graphglow.graph import load_graph
+from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.datasets import PERTURBATIONS
 from graphglow.graph.load import data_folder
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_settings
 from graphglow.lab.paper_tables import BY_EVIDENCE, ON, OWN_LINES, TRANSFERRED, Cell, split_of
 from graphglow.lab.row_files import Row, as_line, digest, file_of, provenance, rows_in
-from graphglow.lab.structure_metrics import (
-    edge_label_weights,
-    observed_metrics,
-    structure_metrics,
-)
+from graphglow.lab.structure_metrics import edge_label_weights, observed_metrics, structure_metrics
 from graphglow.paper.algorithms import PaperTask
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
@@ -77,8 +73,7 @@ def make_plan(
             known.setdefault(key_of(row), []).append(row)
     plan, missing = Plan([], [], {}), dict[tuple[Any, ...], list[Row]]()
     for facts, run in asked:
-        count = plan.counts.setdefault(facts["experiment"], Counter())
-        key = key_of(facts)
+        count, key = plan.counts.setdefault(facts["experiment"], Counter()), key_of(facts)
         ended = known.get(key, [])
         mine = [r for r in ended if all(r[n] == facts[n] for n in ("experiment", "cell"))]
         if mine:
@@ -129,7 +124,8 @@ def make_rows(
                 append_line(file_of(out, row["experiment"]), as_line(row))
                 made += 1
                 errors.update([row["error"]] if row.get("error") else [])
-                progress(f"{row['label']} on {row['target']}", done, len(plan.jobs))
+                score = row.get("error") or f"{100 * (row.get('test_accuracy') or 0):.1f} %"
+                progress(f"{row['label']} on {row['target']}: {score}", done, len(plan.jobs))
             if config.seconds is not None and time.perf_counter() - began > config.seconds:
                 break
     seconds = time.perf_counter() - began
@@ -138,14 +134,9 @@ def make_rows(
 
 def mapped(function: Any, known: Any, jobs: Iterable[Any], config: RunsConfig) -> Any:
     """Map jobs in any order: one after the other, or on as many Ray workers as asked for."""
+    where: dict[str, Any] = {"workers": config.workers, "ray": config.ray}
     return map_blocks(
-        function,
-        known,
-        jobs,
-        workers=config.workers,
-        ray=config.ray,
-        gpus=float(config.device == "cuda"),
-        ordered=False,
+        function, known, jobs, **where, gpus=float(config.device == "cuda"), ordered=False
     )
 
 
@@ -190,31 +181,40 @@ class Pretraining(NamedTuple):
         facts = asdict(self.config)
         return digest(self.sources, facts | ({"device": "auto"} if "device" in facts else {}))
 
+    def file(self, out: Path) -> Path:
+        """Where the learner lies: in a folder beside the rows."""
+        folder = out.with_name(f"{out.stem}_learners")
+        return folder / f"{'+'.join(self.sources)}-{self.key}.safetensors"
 
-def pretrained(data_root: Path | None, wanted: Pretraining) -> tuple[str, Learner]:
-    """Pre-train on the sources; return the key, and the learner."""
+    @property
+    def about(self) -> str:
+        """The learner in words, and about how long it takes at most."""
+        name, c = " + ".join(self.sources), self.config
+        if isinstance(c, EvidencePretrainConfig):
+            return f"{name}: the evidence learner, about 20 min on two cores"
+        cpu = resolve_device(c.device).type == "cpu"
+        sizes = [DATASETS[source].nodes for source in self.sources]
+        cells = [size * min(size, c.num_pivots) * c.refinements for size in sizes]
+        each = [CPU_SECONDS * one if cpu else max(0.01, GPU_SECONDS * one) for one in cells]
+        epochs = c.episodes * c.epochs
+        minutes = max(1, round(epochs * sum(each) / 60))
+        where = "core of this CPU" if cpu else "GPU"
+        return f"{name}: at most {epochs * len(sizes):,} epochs, about {minutes:,} min on a {where}"
+
+
+CPU_SECONDS, GPU_SECONDS = 1e-7, 3e-10
+"""Of an epoch of pre-training, by nodes x pivots x refinements: one core, and an H200."""
+
+
+def pretrained(data_root: Path | None, wanted: Pretraining) -> tuple[Pretraining, Learner]:
+    """Pre-train on the sources; return the learner beside what was asked for."""
     graphs = [load_with_split(name, data_root) for name in wanted.sources]
     began = time.perf_counter()
     learner: Learner = pretrain(graphs, wanted.config)
     learner.provenance["seconds"] = time.perf_counter() - began
     learner.provenance["splits"] = [split_of(name) for name in wanted.sources]
     learner.provenance["provenance"] = provenance()
-    return wanted.key, learner.cpu()
-
-
-def learners_of(
-    folder: Path, wanted: Iterable[Pretraining], data_root: Path | None, config: RunsConfig
-) -> dict[str, Learner]:
-    """Load learners by key; those that the folder lacks are pre-trained first."""
-    wanted = list(dict.fromkeys(wanted))
-    paths = {one.key: folder / f"{'+'.join(one.sources)}-{one.key}.safetensors" for one in wanted}
-    lacking = [one for one in wanted if not paths[one.key].exists()]
-    if lacking:
-        folder.mkdir(parents=True, exist_ok=True)
-    with closing(mapped(pretrained, data_root, lacking, config)) as made:
-        for key, learner in made:
-            learner.save(paths[key])
-    return {key: load_learner(path) for key, path in paths.items()}
+    return wanted, learner.cpu()
 
 
 # Runs of the paper's cells
@@ -226,6 +226,8 @@ NUM_LEARNERS = 3
 """Learners of each set of sources: the seeds of a cell take them in turn."""
 WARM_UP = 10
 """Epochs of a run before one that is timed on a GPU."""
+identity_of = cache(lambda name: learner_identity(load_learner(name or UNIVERSAL)))
+"""A digest of the weights of a learner of the package, for which every run asks."""
 
 
 class CellRun(NamedTuple):
@@ -252,46 +254,39 @@ class CellRun(NamedTuple):
 
 def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     """Return the run of a cell with a seed: tuned settings, then the cell's, then the config's."""
-    by_evidence, learned = cell.method in BY_EVIDENCE, cell.method in TRANSFERRED
     own = cell.tuned_as or cell.method
     usual = OWN_LINES[own][0] if own in ON.values() else own  # where a line has none of its own
-    found = tuned_settings(tuned, own, cell.target, cell.sources)
-    found = found or tuned_settings(tuned, usual, cell.target, cell.sources)
-    after, before = (
-        (found.get("transfer", {}), found.get("pretrain", {})) if learned else (found, {})
-    )
-    given = {} if config.epochs is None else {"epochs": config.epochs}
-    after, before = merged(after, cell.settings) | given, merged(before, cell.pretraining)
-    asked: list[Any] = [after, before]
-    if by_evidence:  # nothing is tuned
-        kind: type[Any] = TransferConfig
-        asked.append([EVIDENCE_VERSION, _identity(BY_EVIDENCE[cell.method])])
-    elif learned:
-        kind = PaperConfig
-        encoder = {n: v for n, v in after.items() if n == "encoder"}  # one for both parts
-        before = merged(encoder, before)
+    after = tuned_settings(tuned, own, cell.target, cell.sources)
+    after = after or tuned_settings(tuned, usual, cell.target, cell.sources)
+    before: dict[str, Any] = {}
+    if cell.method in TRANSFERRED:
+        after, before = after.get("transfer", {}), after.get("pretrain", {})
+    after = merged(after, cell.settings)
+    after |= {} if config.epochs is None else {"epochs": config.epochs}
+    before = merged(before, cell.pretraining)
+    identity: list[Any] = []
+    kind: type[Any]
+    if cell.method in BY_EVIDENCE:  # nothing is tuned
+        kind = TransferConfig
+        identity = [[EVIDENCE_VERSION, identity_of(BY_EVIDENCE[cell.method])]]
+    elif cell.method in TRANSFERRED:
+        kind = PaperConfig  # whose encoder is that of pre-training
+        before = {name: after[name] for name in ("encoder",) if name in after} | before
         if cell.method == "graphglow-attention":
             before = merged(before, {"learner": {"similarity": "attention"}})
-        asked[1] = before
     else:
         kind = METHODS[cell.method].config
     setup = digest(cell.method, cell.target, cell.split, sorted(cell.sources), cell.damage,
-                   cell.observe_every, cell.timed, asked)  # fmt: skip
+                   cell.observe_every, cell.timed, [after, before, *identity])  # fmt: skip
     pretraining = None
-    if cell.sources and by_evidence:
+    if cell.sources and cell.method in BY_EVIDENCE:
         pretraining = Pretraining(cell.sources, config_of(EvidencePretrainConfig, before))
     elif cell.sources:
         before = {"seed": seed % NUM_LEARNERS} | before
-        config_before = config_of(PretrainConfig, before, device=config.device)
-        pretraining = Pretraining(cell.sources, config_before)
+        given = config_of(PretrainConfig, before, device=config.device)
+        pretraining = Pretraining(cell.sources, given)
     made = config_of(kind, after, seed=seed, device=config.device)
     return CellRun(cell, setup, made, pretraining)
-
-
-@cache  # every run asks
-def _identity(name: str) -> str:
-    """Return a digest of the weights of a learner of the package."""
-    return learner_identity(load_learner(name or UNIVERSAL))
 
 
 def plan_cells(
@@ -306,6 +301,12 @@ def plan_cells(
                 yield run.facts, run
 
     return make_plan(asked(), rows, config)
+
+
+def missing_learners(plan: Plan, out: Path) -> list[Pretraining]:
+    """Return the learners that the runs of a plan need, and that are not there yet."""
+    wanted = dict.fromkeys(run.pretraining for run, _ in plan.jobs if run.pretraining)
+    return [one for one in wanted if not one.file(out).exists()]
 
 
 def run_cells(
@@ -327,13 +328,20 @@ def run_cells(
         load_with_split(name, data_root)  # what is missing is refused before anything runs
     if any(run.cell.timed for run in runs):
         config = replace(config, workers=1)
-    wanted = [run.pretraining for run in runs if run.pretraining]
-    learners = learners_of(out.with_name(f"{out.stem}_learners"), wanted, data_root, config)
+    lacking = missing_learners(plan, out)
+    with closing(mapped(pretrained, data_root, lacking, config)) as made:
+        for number, (one, learner) in enumerate(made, 1):
+            file = one.file(out)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            learner.save(file)
+            progress(f"pre-trained on {' + '.join(one.sources)}", number, len(lacking))
+    wanted = dict.fromkeys(run.pretraining for run in runs if run.pretraining)
+    learners = {one: load_learner(one.file(out)) for one in wanted}
     known = data_root, learners, config.workers or 1
     return make_rows(_measure_cell, known, plan, out, config, progress)
 
 
-def _measure_cell(known: tuple[Path | None, dict[str, Learner], int], run: CellRun) -> Row:
+def _measure_cell(known: tuple[Path | None, dict[Pretraining, Learner], int], run: CellRun) -> Row:
     data_root, learners, workers = known
     cell, config = run.cell, run.config
     data = load_with_split(cell.target, data_root)
@@ -342,11 +350,7 @@ def _measure_cell(known: tuple[Path | None, dict[str, Learner], int], run: CellR
         data = PERTURBATIONS[kind](data, ratio, seed=config.seed)
     learner: Learner | str = BY_EVIDENCE.get(cell.method, "")
     if run.pretraining is not None:
-        learner = learners[run.pretraining.key]
-    device = resolve_device(config.device)
-    if cell.timed and device.type == "cuda":
-        _fitted(cell, data, replace(config, epochs=WARM_UP), learner)
-    reset_peak_memory(device)
+        learner = learners[run.pretraining]
     looks: list[dict[str, float]] = []
 
     def look(task: PaperTask, epoch: int) -> None:
@@ -354,7 +358,16 @@ def _measure_cell(known: tuple[Path | None, dict[str, Learner], int], run: CellR
             found = observed_metrics(task.evaluate().latent, task.pivots, data.y)
             looks.append({"epoch": epoch} | found)
 
-    result = _fitted(cell, data, config, learner, look if cell.observe_every else None)
+    def trained(config: Any) -> Any:
+        if cell.method in BY_EVIDENCE or cell.method in TRANSFERRED:
+            return transfer(data, learner, config, look=look if cell.observe_every else None)
+        return fit(cell.method, data, config)
+
+    device = resolve_device(config.device)
+    if cell.timed and device.type == "cuda":
+        trained(replace(config, epochs=WARM_UP))
+    reset_peak_memory(device)
+    result = trained(config)
     facts = result.summary()
     row = {name: facts.get(name) for name in RESULT}
     row |= {"threads": torch.get_num_threads(), "processes": workers}
@@ -369,15 +382,3 @@ def _measure_cell(known: tuple[Path | None, dict[str, Learner], int], run: CellR
     elif cell.method in BY_EVIDENCE:
         row["metrics"] = {"input_weight": getattr(result, "input_weight", None)}
     return row
-
-
-def _fitted(
-    cell: Cell,
-    data: Data,
-    config: Any,
-    learner: Learner | str,
-    look: Callable[[PaperTask, int], None] | None = None,
-) -> Any:
-    if cell.method in BY_EVIDENCE or cell.method in TRANSFERRED:
-        return transfer(data, learner, config, look=look)
-    return fit(cell.method, data, config)
