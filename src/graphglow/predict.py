@@ -119,12 +119,20 @@ class Prediction:
                                  ignore_index=True)  # fmt: skip
 
     @property
-    def test_scores(self) -> Scores | None:
-        """Scores of the labelled test nodes; None without any."""
-        try:
+    def tests(self) -> bool:
+        """Whether the graph has test nodes with a label."""
+        mask = self.data.get("test_mask")
+        return mask is not None and bool((mask.cpu() & (self.data.y >= 0)).any())
+
+    @property
+    def scores(self) -> Scores | None:
+        """Scores of the test nodes; of labelled ones, by leave-one-out, where there are none."""
+        if self.tests:
             return self.score("test")
-        except InputError:
-            return None
+        fair = fair_tests(self.data.y, self.labelled)
+        given = self.data.y[self.labelled].bincount()
+        y, p = self.data.y[fair], self.probabilities[fair]
+        return scores_of(y, p, given) if len(y) else None
 
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Score the predictions on the labelled nodes of a part of the split."""
@@ -136,7 +144,7 @@ class Prediction:
                 f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
                 "none; .accuracy is the leave-one-out estimate, which needs no split"
             )
-        given = torch.bincount(self.data.y[self.labelled], minlength=self.probabilities.shape[1])
+        given = self.data.y[self.labelled].bincount()
         return scores_of(self.data.y[nodes], self.probabilities[nodes], given)
 
     def to_frame(self) -> Any:
@@ -282,8 +290,11 @@ class Prediction:
             f"{int((self.data.y >= 0).sum()):,} labels at work, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
-        if (test := self.test_scores) is not None:
-            lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
+        found = self.scores
+        if self.tests and found is not None:
+            lines.append(f"  test accuracy {100 * found.accuracy:.1f} % of {found.nodes:,} nodes")
+        if found is not None and found.skewed:
+            lines.append(f"  {found.ranking()}")
         if self.sets is not None:
             size = float(self.sets.sum(1).double().mean())
             lines.append(f"  sets of {size:.2f} classes on average, {self.coverage:.0%} coverage")
