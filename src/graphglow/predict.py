@@ -20,12 +20,11 @@ from torch_geometric.data import Data
 from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
 from graphglow.errors import InputError, at_least, number, one_of
 from graphglow.evidence.channels import leave_one_out_mask
-from graphglow.evidence.insertion import FrozenGraph, insert
+from graphglow.evidence.insertion import FrozenGraph, insert, load_state, save_state
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
 from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
 from graphglow.graph.load import without_drawn_split
@@ -109,7 +108,7 @@ class Prediction:
         graph, rows = self.refined.graph, []
         fair = leave_one_out_mask(graph)
         truth = graph.classes[fair]
-        for name, channel in self.refined.channels.items():
+        for name, channel in self.refined.known.channels.items():
             p = channel.probabilities[graph.labelled[fair]]
             if len(p) and bool((p != graph.prior).any()):
                 accuracy = float((p.argmax(1) == truth).double().mean())

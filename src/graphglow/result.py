@@ -192,7 +192,7 @@ class TransferResult(RunResult):
     @property
     def method(self) -> str:
         if isinstance(self.learner, EvidenceLearner):
-            return "evidence" if self.learner.trained else "untrained"
+            return "evidence" if self.learner.provenance.get("trained") else "untrained"
         config = self.learner.config
         if not config.weighted:
             return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
