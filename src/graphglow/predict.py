@@ -20,12 +20,11 @@ from torch_geometric.data import Data
 from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
 from graphglow.errors import InputError, at_least, number, one_of
 from graphglow.evidence.channels import leave_one_out_mask
-from graphglow.evidence.insertion import FrozenGraph, insert
+from graphglow.evidence.insertion import FrozenGraph, insert, load_state, save_state
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
 from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
 from graphglow.graph.load import without_drawn_split
@@ -109,7 +108,7 @@ class Prediction:
         graph, rows = self.refined.graph, []
         fair = leave_one_out_mask(graph)
         truth = graph.classes[fair]
-        for name, channel in self.refined.channels.items():
+        for name, channel in self.refined.known.channels.items():
             p = channel.probabilities[graph.labelled[fair]]
             if len(p) and bool((p != graph.prior).any()):
                 accuracy = float((p.argmax(1) == truth).double().mean())
@@ -120,20 +119,32 @@ class Prediction:
                                  ignore_index=True)  # fmt: skip
 
     @property
-    def test_scores(self) -> Scores | None:
-        """Scores of the labelled test nodes; None without any."""
-        return None if _known_in(self.data, "test") is None else self.score("test")
+    def tests(self) -> bool:
+        """Whether the graph has test nodes with a label."""
+        mask = self.data.get("test_mask")
+        return mask is not None and bool((mask.cpu() & (self.data.y >= 0)).any())
+
+    @property
+    def scores(self) -> Scores | None:
+        """Scores of the test nodes; of labelled ones, by leave-one-out, where there are none."""
+        if self.tests:
+            return self.score("test")
+        fair = fair_tests(self.data.y, self.labelled)
+        given = self.data.y[self.labelled].bincount()
+        y, p = self.data.y[fair], self.probabilities[fair]
+        return scores_of(y, p, given) if len(y) else None
 
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Score the predictions on the labelled nodes of a part of the split."""
         one_of("part", part, SPLITS)
-        nodes = _known_in(self.data, part)
-        if nodes is None:
+        mask = self.data.get(f"{part}_mask")
+        nodes = (self.data.y >= 0) & (mask.cpu() if mask is not None else False)
+        if not bool(nodes.any()):
             raise InputError(
                 f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
                 "none; .accuracy is the leave-one-out estimate, which needs no split"
             )
-        given = torch.bincount(self.data.y[self.labelled], minlength=self.probabilities.shape[1])
+        given = self.data.y[self.labelled].bincount()
         return scores_of(self.data.y[nodes], self.probabilities[nodes], given)
 
     def to_frame(self) -> Any:
@@ -279,8 +290,11 @@ class Prediction:
             f"{int((self.data.y >= 0).sum()):,} labels at work, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
-        if (test := self.test_scores) is not None:
-            lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
+        found = self.scores
+        if self.tests and found is not None:
+            lines.append(f"  test accuracy {100 * found.accuracy:.1f} % of {found.nodes:,} nodes")
+        if found is not None and found.skewed:
+            lines.append(f"  {found.ranking()}")
         if self.sets is not None:
             size = float(self.sets.sum(1).double().mean())
             lines.append(f"  sets of {size:.2f} classes on average, {self.coverage:.0%} coverage")
@@ -343,13 +357,6 @@ def label_weights(refined: RefinedGraph, y: Tensor) -> Tensor:
     table = torch.ones(max(graph.num_classes, int(graph.seen.max()) + 1))
     table[graph.seen.cpu()] = (shares / graph.prior).cpu()
     return table[y]
-
-
-def _known_in(data: Data, part: str) -> Tensor | None:
-    """Mark the labelled nodes in a part of the split [N]; None if there are none."""
-    mask = data.get(f"{part}_mask")
-    nodes = None if mask is None else mask.cpu() & (data.y >= 0)
-    return nodes if nodes is not None and bool(nodes.any()) else None
 
 
 def run_frozen(

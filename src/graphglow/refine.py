@@ -4,6 +4,7 @@ The evidence learner is frozen and its predictors are solved in closed form, so 
 second on a graph of a few thousand nodes.
 """
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, at_least, in_unit_interval, one_of
+from graphglow.errors import InputError, at_least, in_unit_interval, one_of, warn
 from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
@@ -22,14 +23,7 @@ from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.linalg.rows import times, unit_
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.scores import (
-    NO_PAIRS,
-    Comparison,
-    Verdict,
-    compare_accuracies,
-    compare_edges,
-    verdict_of,
-)
+from graphglow.scores import NO_PAIRS, compare_accuracies, compare_edges, verdict_of
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps where the input has none to count."""
@@ -41,6 +35,7 @@ WORDS = {
     "replace": "edges are left out and others are added",
 }
 """What becomes of the edges, by choice."""
+NO_EDGES = "cannot tell: no edges are left"
 KEPT_WEIGHT = 1.0
 """Least weight of an edge of the input where all of them are kept: what it had there."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
@@ -54,10 +49,10 @@ class RefinedData(Data):  # type: ignore[misc]
         edge_probability [E] that both ends are of one class; edge_in_input [E];
         class_probability [N, C], absent without labels
 
-    ``verdict`` says in one line whether this is better than the input, and by how much; ``choice``
-    which choice of edges it is (``keep``, ``augment``, ``prune`` or ``replace``) and
-    ``search`` how the nearest nodes were found: ``exact``, or in how many of how many lists.
-    Predictions do not depend on the edges that are kept.
+    ``verdict`` says in up to three lines whether this is better than the input; ``choice`` which
+    choice of edges it is (``keep``, ``augment``, ``prune`` or ``replace``) and ``search`` how the
+    nearest nodes were found: ``exact``, or in how many of how many lists. Predictions do not
+    depend on the edges that are kept.
     """
 
     def predict_proba(self) -> Tensor | None:
@@ -140,7 +135,6 @@ def refine(
     """
     in_unit_interval("min_probability", min_probability)
     one_of("edges", edges, ("auto", *WORDS))
-    seed = at_least("seed", seed, 0)
     if top_k is not None:
         at_least("top_k", top_k, 1)
     frozen = evidence_learner(learner, seed=seed)
@@ -153,14 +147,17 @@ def refine(
     refined.edge_index = order[refined.edge_index]
     if graph.probabilities is not None:
         refined.class_probability = graph.probabilities.cpu()[order.argsort()]
-    refined.num_nodes = graph.num_nodes
-    verdict = _verdict(data, refined, _accuracies(graph, data, order), min_probability)
-    given, dropped = graph.input_edges, graph.input_edges - int(refined.edge_in_input.sum()) // 2
-    if 2 * dropped > given and refined.num_edges and not edges_were_made(data):
+    refined.num_nodes = graph.graph.num_nodes
+    refined.search, refined.choice = graph.known.search, chosen
+    refined.verdict = _verdict(data, refined, graph, order, min_probability)
+    given = len(graph.graph.low)
+    dropped = given - int(refined.edge_in_input.sum()) // 2
+    many = 2 * dropped > given and refined.num_edges and not edges_were_made(data)
+    if many:
         left_out = f'{dropped:,} of your {given:,} edges are left out (edges="augment" keeps them)'
-        verdict = Verdict(f"{verdict.sentence}; {left_out}", True)
-    verdict.warn()
-    refined.verdict, refined.search, refined.choice = verdict.sentence, graph.search, chosen
+        refined.verdict += f"\n{left_out}"
+    if many or refined.verdict.startswith(("worse", NO_EDGES)):
+        warn("; ".join(refined.verdict.splitlines()))
     return refined
 
 
@@ -176,94 +173,76 @@ def choose_edges(
     means of the features, a linear GNN, or by label spreading where there are no features. The
     measure is the leave-one-out log-loss, and the input is kept if none is better.
     """
+    if edges == "auto" and len(graph.graph.low) == 0:
+        edges = "replace"
+    elif edges == "auto" and len(graph.graph.seen) < 2:
+        edges = "augment"
     if edges != "auto":
         return _edges_of(graph, edges, top_k, min_probability), edges
-    if graph.input_edges == 0:
-        return _edges_of(graph, "replace", top_k, min_probability), "replace"
-    if len(graph.graph.seen) < 2:
-        return _edges_of(graph, "augment", top_k, min_probability), "augment"
     choices: tuple[EdgeChoice, ...] = ("keep", "augment", "replace")
-    kept = {choice: _edges_of(graph, choice, top_k, min_probability) for choice in choices}
-    gains = {choice: _log_loss_gain(one) for choice, one in kept.items()}
-    best = max(choices, key=lambda choice: gains[choice])
-    return kept[best], best
+    best, least, x = (graph, choices[0]), -math.inf, graph.known.views["x"]
+    for choice in choices:
+        kept = _edges_of(graph, choice, top_k, min_probability)
+        alike = torch.ones(kept.edge_index.shape[1], device=x.device)
+        adjacency = normalised_adjacency(kept.edge_index, alike, kept.graph.num_nodes)
+        if x.shape[1] == 0:
+            channel = spread_channel(graph.graph, adjacency)
+        else:
+            twice = unit_(times(adjacency, times(adjacency, x)))
+            channel = ridge_channel(graph.graph, twice)
+        if (gain := float(channel.scores[1])) > least:  # in log-loss
+            best, least = (kept, choice), gain
+    return best
 
 
 def _edges_of(
     graph: RefinedGraph, edges: EdgeChoice, top_k: int | None, min_probability: float
 ) -> RefinedGraph:
+    given = graph.pair_in_input.nonzero()[:, 0]
     if edges == "keep":
-        given = graph.pair_in_input.nonzero()[:, 0]
         return replace(graph, edges=given, least_weight=KEPT_WEIGHT)
     best = graph if edges != "prune" else graph.only(graph.pair_in_input[graph.edges])
-    if top_k is not None or graph.input_edges == 0:
+    if top_k is not None or len(graph.graph.low) == 0:
         kept = (best.ranks() < (top_k or WITHOUT_EDGES)).any(0)
     elif edges == "prune":
         kept = torch.ones_like(best.edges, dtype=torch.bool)
-    else:
-        kept = _best_first(best)
+    else:  # as many as the input has, by the better of their ranks at both ends, then by weight
+        rank, count = best.ranks().amin(0), len(graph.graph.low)
+        up_to = torch.bincount(rank).cumsum(0)  # edges of this rank or a better one
+        last = int((up_to < count).sum())
+        kept = rank < max(1, last)  # the best edge of every node is among them
+        tied = (rank == last).nonzero()[:, 0]
+        heaviest = best.weights()[tied].argsort(descending=True, stable=True)
+        kept[tied[heaviest[: max(0, count - int(kept.sum()))]]] = True
     best = best.only(kept & (best.pair_probability[best.edges] >= min_probability))
     if edges != "augment":
         return best
-    given = graph.pair_in_input.nonzero()[:, 0]
     both = torch.unique(torch.cat([best.edges, given]))
     return replace(best, edges=both, least_weight=KEPT_WEIGHT)
 
 
-def _log_loss_gain(kept: RefinedGraph) -> float:
-    """How far the labels can be told over a graph whose edges count alike, by leave-one-out."""
-    ones = torch.ones(kept.edge_index.shape[1], device=kept.edge_index.device)
-    adjacency = normalised_adjacency(kept.edge_index, ones, kept.num_nodes)
-    x = kept.known.views["x"]
-    if x.shape[1] == 0:
-        return float(spread_channel(kept.graph, adjacency).scores[1])
-    twice = unit_(times(adjacency, times(adjacency, x)))
-    return float(ridge_channel(kept.graph, twice).scores[1])
-
-
-def _best_first(graph: RefinedGraph) -> Tensor:
-    """Mark as many edges as the input has, and the best edge of every node: [K] of bool.
-
-    They are taken by their rank among the edges of either end, the better one, then by weight.
-    """
-    rank, count = graph.ranks().amin(0), graph.input_edges
-    up_to = torch.bincount(rank).cumsum(0)  # edges of this rank or a better one
-    last = int((up_to < count).sum())
-    kept = rank < max(1, last)
-    tied = (rank == last).nonzero()[:, 0]
-    heaviest = graph.weights()[tied].argsort(descending=True, stable=True)
-    kept[tied[heaviest[: max(0, count - int(kept.sum()))]]] = True
-    return kept
-
-
-def _accuracies(graph: RefinedGraph, data: Data, order: Tensor) -> Comparison | None:
-    """Compare predictions over the input graph (A^2 x) with all evidence, on validation nodes."""
-    mask = data.get("val_mask")
-    if graph.probabilities is None or mask is None or graph.input_edges == 0:
-        return None
-    nodes = (mask & (data.y >= 0)).nonzero()[:, 0]
-    if len(nodes) == 0:
-        return None
-    place, truth = order.argsort()[nodes], data.y[nodes]
-    before = graph.graph.seen[graph.known.channels["aax"].probabilities.argmax(1)].cpu()
-    after = graph.probabilities.argmax(1).cpu()
-    whose = (
-        f"closed-form predictions of {len(nodes):,} validation nodes are {{}} right, against {{}} "
-        "over the input graph, whichever edges are kept"
-    )
-    return compare_accuracies(before[place] == truth, after[place] == truth, whose)
-
-
 def _verdict(
-    data: Data, refined: RefinedData, accuracies: Comparison | None, min_probability: float
-) -> Verdict:
-    edges = refined.edge_index
+    data: Data, refined: RefinedData, graph: RefinedGraph, order: Tensor, min_probability: float
+) -> str:
+    """Compare the edges, and predictions over the input graph (A^2 x) with all evidence."""
+    edges, y, mask = refined.edge_index, data.get("y"), data.get("val_mask")
     if edges.shape[1] == 0 and refined.num_nodes > 1:
         limit = f" and reaches min_probability {min_probability:g}" if min_probability else ""
-        return Verdict(f"cannot tell: no edges are left, as none is above chance{limit}", True)
+        return f"{NO_EDGES}, as none is above chance{limit}"
     if edges.shape[1] == 2 * input_edges(data) and bool(refined.edge_in_input.all()):
-        return Verdict("no change: every edge is as it was", False)
-    labels = data.get("y") is not None and bool((data.y >= 0).any())
+        return "no change: every edge is as it was"
+    nodes = (mask & (y >= 0)).nonzero()[:, 0] if mask is not None and y is not None else []
+    accuracies = None
+    if graph.probabilities is not None and len(graph.graph.low) and len(nodes):
+        place, truth = order.argsort()[nodes], data.y[nodes]
+        before = graph.graph.seen[graph.known.channels["aax"].probabilities.argmax(1)].cpu()
+        after = graph.probabilities.argmax(1).cpu()
+        whose = (
+            f"{{}} of {len(nodes):,} validation nodes right (whichever edges are kept), against "
+            "{} over the input"
+        )
+        accuracies = compare_accuracies(before[place] == truth, after[place] == truth, whose)
+    labels = y is not None and bool((y >= 0).any())
     unknown = NO_PAIRS if labels else "no labels"
     return verdict_of((accuracies, compare_edges(data, edges)), unknown)
 

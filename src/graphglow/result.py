@@ -26,7 +26,14 @@ from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.pretrained import Learner
-from graphglow.scores import NO_PAIRS, Comparison, Verdict, compare_edges, scores_of, verdict_of
+from graphglow.scores import (
+    NO_PAIRS,
+    Comparison,
+    compare_accuracies,
+    compare_edges,
+    scores_of,
+    verdict_of,
+)
 from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_facts
 from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
 
@@ -60,7 +67,8 @@ class RunResult(ABC):
 
     def __repr__(self) -> str:
         facts = self.summary()
-        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
+        shown = ["target", "method", "test_accuracy", "majority", "val_accuracy", "epochs"]
+        shown += ["input_weight", "chosen_by"] if "chosen_by" in facts else []
         return f"{type(self).__name__}({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
 
     @abstractmethod
@@ -119,6 +127,12 @@ class RunResult(ABC):
         return float(right.double().mean()) if len(nodes) else None
 
     @property
+    def majority(self) -> float | None:
+        """Share of the most frequent class of test nodes: what a constant answer would get."""
+        y = self.graph.y[self.graph.test]
+        return float(y.bincount().max()) / len(y) if len(y) else None
+
+    @property
     def epochs(self) -> int:
         """Number of epochs run."""
         return len(self.history)
@@ -128,6 +142,7 @@ class RunResult(ABC):
         return {
             "target": self.graph.name,
             "test_accuracy": self.test_accuracy,
+            "majority": self.majority,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,
             "train_seconds": self.train_seconds,
@@ -192,7 +207,7 @@ class TransferResult(RunResult):
     @property
     def method(self) -> str:
         if isinstance(self.learner, EvidenceLearner):
-            return "evidence" if self.learner.trained else "untrained"
+            return "evidence" if self.learner.provenance.get("trained") else "untrained"
         config = self.learner.config
         if not config.weighted:
             return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
@@ -204,15 +219,16 @@ class TransferResult(RunResult):
         return best_epoch(self.history, self.least_accuracy)
 
     def _method_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"method": self.method, "backbone": self.config.backbone}
+        facts: dict[str, Any] = {
+            "method": self.method,
+            "backbone": self.config.backbone,
+            "input_weight": self.input_weight,
+            "chosen_by": self.chosen_by,
+        }
         if isinstance(self.learner, StructureLearner):
             return facts | delta_facts(self.learner.config.delta)
         assert self.edges is not None
-        return facts | {
-            "input_weight": self.input_weight,
-            "chosen_by": self.chosen_by,
-            "refined_edges_in_training": self.edges.edge_index.shape[1] // 2,
-        }
+        return facts | {"refined_edges_in_training": self.edges.edge_index.shape[1] // 2}
 
     def summary(self) -> dict[str, Any]:
         return {**super().summary(), "verdict": self.verdict}
@@ -221,14 +237,18 @@ class TransferResult(RunResult):
     def verdict(self) -> str:
         """One line: whether this is better than a GNN on the input graph, and by how much.
 
-        Test labels are not read. Under the paper's learner no such GNN is trained.
+        Under the paper's learner no such GNN is trained: it is compared with the class that most
+        training nodes have. Test labels are not read.
         """
-        return self.judged().sentence
-
-    def judged(self) -> Verdict:
-        """The verdict, and whether it is bad news."""
         if self.edges is None:
-            return verdict_of((), "no GNN was trained on the input graph alone")
+            known = self.graph.y[self.graph.val]
+            constant = known == self.graph.y[self.graph.train].bincount().argmax()
+            right = self.predict()[self.graph.val.cpu()] == known.cpu()
+            whose = "validation accuracy {}, against {} of the most frequent class"
+            found = compare_accuracies(constant.cpu(), right, whose)
+            found = found._replace(sign=-1) if found.after < found.before else found
+            chosen = f"lambda is {self.input_weight:g}, by {self.chosen_by}"
+            return f"{verdict_of((found,), '')}; {chosen}"
         judged = self.against_input or compare_edges(self.data, self.edges.edge_index)
         return verdict_of((judged,), NO_PAIRS)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.errors import InputWarning, warn
+from graphglow.errors import InputWarning
 from graphglow.graph.graph import undirected_edges
 
 BINS = 10
@@ -55,6 +55,19 @@ class Scores(NamedTuple):
     """Of two classes, for the one with fewer labels."""
     calibration_error: float
     """Mean gap between the probability of the predicted class and how often it is right."""
+
+    @property
+    def skewed(self) -> bool:
+        """Whether there are two classes, or one has most nodes: accuracy alone says little."""
+        return self.average_precision is not None or self.majority > 0.5
+
+    def ranking(self) -> str:
+        """AUROC and, of two classes, average precision, beside those of a constant answer."""
+        precise = self.average_precision
+        ours = "" if precise is None else f", average precision {precise:.3f}"
+        theirs = "" if precise is None else f", {1 - self.majority:.3f}"
+        auroc = "unknown" if self.auroc is None else f"{self.auroc:.3f}"
+        return f"AUROC {auroc}{ours}; always the majority: 0.500{theirs}, {self.majority:.1%} right"
 
 
 def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
@@ -174,29 +187,18 @@ class Comparison(NamedTuple):
     sentence: str
 
 
-class Verdict(NamedTuple):
-    """A sentence, and whether it is bad news."""
-
-    sentence: str
-    worse: bool
-
-    def warn(self) -> None:
-        """Give an :class:`InputWarning` if it is."""
-        if self.worse:
-            warn(self.sentence)
-
-
-def verdict_of(comparisons: Iterable[Comparison | None], unknown: str) -> Verdict:
-    """Put comparisons in one line, the decisive one first; ``unknown`` says why there is none."""
+def verdict_of(comparisons: Iterable[Comparison | None], unknown: str) -> str:
+    """Give each comparison a line, the decisive one first; ``unknown`` says why there is none."""
     parts = [one for one in comparisons if one is not None]
     if not parts:
-        return Verdict(f"cannot tell: {unknown}", False)
+        return f"cannot tell: {unknown}"
     signs = {one.sign for one in parts}
     word = "better" if 1 in signs else "worse" if -1 in signs else "no clear difference"
     if {1, -1} <= signs:
         word = "better in one way and worse in another"
     parts.sort(key=lambda one: one.sign, reverse=1 in signs)
-    return Verdict(f"{word}: {'; '.join(one.sentence for one in parts)}", word == "worse")
+    lines = "\n".join(one.sentence for one in parts)
+    return f"{word}: {lines}"
 
 
 def compare_accuracies(before: Tensor, after: Tensor, whose: str) -> Comparison:
@@ -239,8 +241,8 @@ def compare_edges(data: Data, edge_index: Tensor) -> Comparison | None:
     same = [(y[low] == y[high]).double() for low, high in pairs]
     before, after = (float(each.mean()) for each in same)
     sentence = (
-        f"{after:.1%} of {len(same[1]):,} labelled pairs among the refined edges are of one class, "
-        f"against {before:.1%} of {len(same[0]):,} of the input's"
+        f"{after:.1%} of {len(same[1]):,} labelled edges join one class, against {before:.1%} of "
+        f"{len(same[0]):,} of the input"
     )
     sign = _sign_of_change(pairs, same, len(y), int(known.sum()))
     return Comparison(before, after, sign, sentence)

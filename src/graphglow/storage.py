@@ -122,14 +122,15 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
     return total.hexdigest()
 
 
-def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_tensors` wrote; refuse anything else, and what has changed since."""
+def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_tensors` wrote; refuse other kinds, and what has changed since."""
+    kind = " or ".join(kinds)
     path = existing_file(path, f"the {kind} file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
             found = meta.get("kind") if isinstance(meta, dict) else "foreign safetensors"
-            if found != kind:
+            if found not in kinds:
                 raise InputError(f"{path} must be a graphglow {kind}; got a {found!r} file")
             if meta.get("version") != FORMAT_VERSION:
                 raise InputError(
@@ -146,17 +147,6 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated"
         ) from error
-
-
-def kind_of(path: str | Path) -> str | None:
-    """Return the kind of a file that :func:`save_tensors` wrote; None for any other file."""
-    if not os.path.isfile(path):  # a pipe would never end
-        return None
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            return str(json.loads(file.metadata()["graphglow"])["kind"])
-    except (SafetensorError, TypeError, LookupError, ValueError, RecursionError, OSError):
-        return None
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:

@@ -23,7 +23,7 @@ from graphglow.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.errors import InputError, with_settings
+from graphglow.errors import InputError, warn, with_settings
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.views import link_rows
 from graphglow.gnn import FixedStructure
@@ -41,7 +41,7 @@ from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
 from graphglow.paper import StructureLearner
-from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, last_refinement, train_under
+from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import RefinedEdges, TransferResult, with_known_classes
@@ -127,7 +127,8 @@ def transfer(
         peak_memory_bytes=peak_memory_bytes(device),
         **trained,
     )
-    result.judged().warn()
+    if result.verdict.startswith("worse"):
+        warn(result.verdict)
     return result
 
 
@@ -150,13 +151,13 @@ def _under_paper(
         )
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        seconds, gnn = time.perf_counter() - began, freeze(task.gnn)
-        last = last_refinement(gnn, frozen, graph, task.pivots, config)
+        seconds = time.perf_counter() - began
+        logits = task.logits().cpu()
     return {
         "graph": graph,
         "learner": frozen,
-        "gnn": gnn,
-        "logits": last.logits.cpu(),
+        "gnn": freeze(task.gnn),
+        "logits": logits,
         "input_weight": config.input_weight,
         "pivots": task.pivots,
         "spectral": spectral,

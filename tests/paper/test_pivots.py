@@ -13,7 +13,6 @@ from graphglow.paper.pivots import (
     PivotStructure,
     propagate_over,
     propagate_uncut,
-    similarity,
 )
 
 KERNELS = ["identity", "exp", "sigmoid"]
@@ -96,18 +95,19 @@ def test_a_gamma_that_is_too_large_is_never_whole(monkeypatch):
     expected = PivotStructure(q, k).propagate(v)
     monkeypatch.setattr(pivots, "LARGEST_GAMMA", 13 * 6 - 1)
     monkeypatch.setattr(pivots, "BLOCK_ELEMENTS", 12)
-    shapes = []
-    real = pivots.similarity
+    shapes, real = [], PivotStructure.similarity
     monkeypatch.setattr(
-        pivots, "similarity", lambda q, k, **how: shapes.append(len(q)) or real(q, k, **how)
+        PivotStructure, "similarity", lambda self, q: shapes.append(len(q)) or real(self, q)
     )
     torch.testing.assert_close(PivotStructure(q, k).propagate(v), expected)
     assert max(shapes) == 2
 
 
 def test_gamma_is_made_once_for_all_layers(monkeypatch):
-    calls, real = [], pivots.similarity
-    monkeypatch.setattr(pivots, "similarity", lambda *a, **b: calls.append(1) or real(*a, **b))
+    calls, real = [], PivotStructure.similarity
+    monkeypatch.setattr(
+        PivotStructure, "similarity", lambda self, q: calls.append(1) or real(self, q)
+    )
     v, q, k = factors()
     structure = PivotStructure(q, k)
     structure.propagate(structure.propagate(v))
@@ -119,7 +119,7 @@ def test_without_a_cut_gamma_is_never_formed_and_the_result_the_same(n, p, monke
     leaves = v, q, k = factors(n, p)
     leaves = v, q, k = [v.requires_grad_(), q.abs().requires_grad_(), k.abs().requires_grad_()]
     expected = propagate_over(q @ k.T, v)
-    monkeypatch.setattr(pivots, "similarity", None)
+    monkeypatch.setattr(PivotStructure, "similarity", None)
     found = PivotStructure(q, k, None).propagate(v)
     same_values_and_gradients(found, expected, leaves)
     torch.testing.assert_close(propagate_uncut(v, q, k), expected)
@@ -140,7 +140,7 @@ def test_a_node_without_pivots_receives_zero_and_passes_finite_gradients():
 def test_rows_of_gamma_are_the_rows_of_the_whole(kernel):
     _, q, k = factors()
     structure = PivotStructure(q, k, 0.3, kernel, 2)
-    torch.testing.assert_close(structure.gamma(slice(2, 7)), structure.gamma()[2:7])
+    torch.testing.assert_close(structure.similarity(q[2:7]), structure.gamma()[2:7])
 
 
 # Few neighbours
@@ -148,7 +148,7 @@ def test_rows_of_gamma_are_the_rows_of_the_whole(kernel):
 
 def masked(q, k, neighbours):
     """Every row's largest entries, found one by one."""
-    gamma = similarity(q, k)
+    gamma = PivotStructure(q, k).gamma()
     mask = torch.zeros_like(gamma)
     for row, kept in zip(gamma.tolist(), mask, strict=True):
         kept[sorted(range(len(row)), key=row.__getitem__, reverse=True)[:neighbours]] = 1

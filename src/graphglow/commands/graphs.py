@@ -111,7 +111,9 @@ def predict(
         )  # fmt: skip
     seconds = time.perf_counter() - began
     write_each((out, prediction.write), (save, prediction.save))
-    test, count = prediction.test_scores, len(prediction.labelled)
+    found, count = prediction.scores, len(prediction.labelled)
+    test = found if prediction.tests else None
+    shown = found if found is not None and found.skewed else test
     best = prediction.channels.head(SHOWN)
     facts = {
         "command": "predict",
@@ -121,9 +123,9 @@ def predict(
         "low": prediction.accuracy.low,
         "high": prediction.accuracy.high,
         "test_accuracy": test and test.accuracy,
-        "auroc": test and test.auroc,
-        "average_precision": test and test.average_precision,
-        "majority": test and test.majority,
+        "auroc": shown and shown.auroc,
+        "average_precision": shown and shown.average_precision,
+        "majority": shown and shown.majority,
         "nodes": count,
         "labels": int(prediction.labelled.sum()),
         "classes": len(prediction.data.y[prediction.labelled].unique()),
@@ -197,7 +199,7 @@ def refine(
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
     with spinner("refining"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s)worse|cannot tell|.*are left out", InputWarning)
+        warnings.filterwarnings("ignore", "worse|cannot tell|.*are left out", InputWarning)
         refined = refine_graph(  # whose verdict is printed below
             data, learner, top_k=top_k, min_probability=min_probability, edges=edges, seed=seed,
             device=device, **vars(working),

@@ -39,7 +39,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.markup import escape
     from rich.table import Table
 
-    lines = [[escape(printable(cell)) for cell in row] for row in rows]
+    lines = [[escape(_lines(cell)) for cell in row] for row in rows]
     table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
     table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
     for place, column in enumerate(columns):
@@ -52,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 def print_text(text: str) -> None:
     """Print plain text as it is, less control characters."""
-    sys.stdout.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    sys.stdout.write(_lines(text) + "\n")
 
 
 def print_json(facts: Mapping[str, Any]) -> None:
@@ -104,6 +104,10 @@ def printable(value: object) -> str:
     """Text without control characters, which file names may hold."""
     text = str(value)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _lines(text: object) -> str:
+    return "\n".join(map(printable, str(text).split("\n")))
 
 
 def strict(value: Any) -> Any:

@@ -284,9 +284,11 @@ def learner_settings(learner: str | None) -> type[TransferConfig | PaperConfig]:
         return TransferConfig
     if name == "paper":
         return PaperConfig
-    from graphglow.pretrained import is_paper
+    from graphglow.paper import StructureLearner
+    from graphglow.pretrained import load_learner
 
-    return PaperConfig if is_paper(learner or "") else TransferConfig
+    paper = isinstance(load_learner(learner or ""), StructureLearner)
+    return PaperConfig if paper else TransferConfig
 
 
 def kind_settings(kind: str | None) -> type:

@@ -133,7 +133,12 @@ class PaperTask(Task):
         gnn = build_gnn(config, graph, learner.config.embedding_size, self.start)
         self.gnn = gnn.to(graph.device, graph.adj.values.dtype)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
-        self.pivots = self._first_pivots().to(graph.device)  # of evaluation: [P]
+        if config.pivots_by_degree:
+            key = by_weight(torch.rand(graph.num_nodes, generator=self.start), self.degree.cpu())
+            pivots = key.topk(self.num_pivots).indices
+        else:
+            pivots = torch.randperm(graph.num_nodes, generator=self.start)[: self.num_pivots]
+        self.pivots = pivots.to(graph.device)  # of evaluation: [P]
 
     @property
     def weights(self) -> list[Tensor]:
@@ -159,13 +164,16 @@ class PaperTask(Task):
         A refinement's loss is L_s at the expected structure (Eq. 15), and for the structure
         learner L_s + L_r + L_e.
         """
-        pivots = self.training_pivots()
-        features = self.pivot_features(pivots)
+        pivots, features = self.training_pivots(), None
+        if self.objective is not None:
+            features = self.pivot_features(pivots)
         losses, active = [], []
         passes = self.gnn, self.learner, self.graph, pivots, self.config, self.dropout
         for step in refinements(*passes):
-            supervised = cross_entropy(step.logits, self.graph.train, self.train_labels)
-            losses.append(supervised + self.regularisers(step, pivots, features))
+            loss = cross_entropy(step.logits, self.graph.train, self.train_labels)
+            if self.objective is not None:
+                loss = loss + self.regularisers(step, pivots, features)
+            losses.append(loss)
             active.append(step.active)
         return over_refinements(losses, active)
 
@@ -197,19 +205,13 @@ class PaperTask(Task):
             key = by_weight(key, self.degree)
         return key.topk(self.num_pivots, sorted=False).indices
 
-    def _first_pivots(self) -> Tensor:
-        nodes = self.graph.num_nodes
-        if not self.config.pivots_by_degree:
-            return torch.randperm(nodes, generator=self.start)[: self.num_pivots]
-        key = torch.rand(nodes, generator=self.start)
-        return by_weight(key, self.degree.cpu()).topk(self.num_pivots).indices
-
     def evaluate(self) -> Refinement:
         """The last refinement in evaluation: a function of weights, graph and fixed pivots."""
         return last_refinement(self.gnn, self.learner, self.graph, self.pivots, self.config)
 
     def logits(self) -> Tensor:
-        return self.evaluate().logits
+        learner, pivots = self.learner, self.pivots
+        return last_refinement(self.gnn, learner, self.graph, pivots, self.config).logits
 
     def state(self) -> dict[str, Tensor]:
         """All that training changes but theta, by name."""

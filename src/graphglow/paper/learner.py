@@ -52,11 +52,18 @@ class StructureLearner(nn.Module):
         if self.config.weighted:
             self.provenance["seed"] = seed
         generator = torch.Generator().manual_seed(seed ^ OWN_STREAM)
-        weights = {
-            n: _initial(shape, generator) for n, shape in _weight_shapes(self.config).items()
-        }
-        self.node_weight = weights.get("node_weight")  # w^1
-        self.pivot_weight = weights.get("pivot_weight")  # w^2
+        heads, width = self.config.num_heads, self.config.embedding_size
+        sides: list[nn.Parameter | None] = []
+        for wanted in (self.config.weighted, self.config.weighted and not self.config.tied):
+            weight = None
+            if wanted and self.config.similarity == "attention":
+                weight = torch.empty(heads, width, max(1, width // heads))
+                for head in weight:
+                    nn.init.xavier_uniform_(head, generator=generator)
+            elif wanted:
+                weight = torch.randn(heads, width, generator=generator)
+            sides.append(None if weight is None else nn.Parameter(weight))
+        self.node_weight, self.pivot_weight = sides  # w^1, w^2
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
         z_pivots = z.index_select(0, pivots)
@@ -166,25 +173,3 @@ def halved(q: Tensor) -> Tensor:
     """Factors of (1 + s) / 2 where those of s are given: [N, W] -> [N, W + 1]."""
     one = q.new_full((len(q), 1), math.sqrt(1 + AFFINE_MARGIN))
     return torch.cat([q, one], dim=1) * math.sqrt(0.5)
-
-
-def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
-    """The learner's weights by name: [H, D], or [H, D, D/H] projections for attention."""
-    if not config.weighted:
-        return {}
-    shape: tuple[int, ...] = (config.num_heads, config.embedding_size)
-    if config.similarity == "attention":
-        shape = (*shape, max(1, config.embedding_size // config.num_heads))
-    return dict.fromkeys(
-        ("node_weight",) if config.tied else ("node_weight", "pivot_weight"), shape
-    )
-
-
-def _initial(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
-    """Standard normal weights; Glorot's uniform ones for each head's projection."""
-    if len(shape) == 2:
-        return nn.Parameter(torch.randn(shape, generator=generator))
-    weight = torch.empty(shape)
-    for head in weight:
-        nn.init.xavier_uniform_(head, generator=generator)
-    return nn.Parameter(weight)

@@ -36,32 +36,6 @@ BLOCK_ELEMENTS = 4_000_000
 """Entries of one block of Gamma, over all heads (16 MB in float32)."""
 
 
-def similarity(
-    q: Tensor,
-    k: Tensor,
-    *,
-    threshold: float | None = 0.0,
-    kernel: Kernel = "identity",
-    heads: int = 1,
-) -> Tensor:
-    """Return Gamma = delta(mean_h phi(q_h k_h^T)) (Eq. 9) of a block of nodes.
-
-    Args:
-        q: Node factors [N, W].
-        k: Pivot factors [P, W].
-        threshold: delta: values at or below it become zero. None cuts nothing.
-        kernel: phi.
-        heads: H; with ``identity`` the heads are already folded into the factors' width.
-    """
-    if kernel == "identity":
-        gamma = q @ k.T
-    else:
-        q, k = (t.view(len(t), heads, -1).transpose(0, 1) for t in (q, k))
-        score = q @ k.mT  # [H, N, P]
-        gamma = (score.exp() if kernel == "exp" else score.sigmoid()).mean(0)
-    return gamma if threshold is None else torch.where(gamma > threshold, gamma, 0.0)
-
-
 def propagate_over(gamma: Tensor, v: Tensor) -> Tensor:
     """RowNorm(Gamma) RowNorm(Gamma^T) v: [N, P], [N, F] -> [N, F]."""
     to_pivots = gamma.T @ v / gamma.sum(0).clamp_min(EPS)[:, None]  # [P, F]  C^(l+1/2)
@@ -87,8 +61,31 @@ class PivotStructure:
     q: Tensor
     k: Tensor
     threshold: float | None = 0.0
+    """delta: values at or below it become zero. None cuts nothing."""
     kernel: Kernel = "identity"
+    """phi."""
     heads: int = 1
+    """H; with ``identity`` the heads are already folded into the factors' width."""
+
+    def similarity(self, q: Tensor) -> Tensor:
+        """Return delta(mean_h phi(q_h k_h^T)) of some nodes: [n, W] -> [n, P]."""
+        k = self.k
+        if self.kernel == "identity":
+            gamma = q @ k.T
+        else:
+            q, k = (t.view(len(t), self.heads, -1).transpose(0, 1) for t in (q, k))
+            score = q @ k.mT  # [H, n, P]
+            gamma = (score.exp() if self.kernel == "exp" else score.sigmoid()).mean(0)
+        return gamma if self.threshold is None else torch.where(gamma > self.threshold, gamma, 0.0)
+
+    @cached_property
+    def _gamma(self) -> Tensor:
+        """Gamma, made once: all layers of a GNN pass messages over the same one."""
+        return self.similarity(self.q)
+
+    def gamma(self) -> Tensor:
+        """Gamma [N, P], made anew."""
+        return self.similarity(self.q)
 
     def propagate(self, v: Tensor) -> Tensor:
         """Pass messages v [N, F]; a node with no pivot above the threshold receives zero."""
@@ -102,41 +99,28 @@ class PivotStructure:
     def propagate_in_blocks(self, v: Tensor, rows: int) -> Tensor:
         """Eq. 11 with a block [rows, P] of Gamma in memory, which the backward pass makes anew."""
 
-        def to_pivots(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            gamma = self._similarity(q, k)
+        def to_pivots(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            gamma = self.similarity(q)
             return gamma.T @ v, gamma.sum(0)
 
-        def to_nodes(q: Tensor, k: Tensor, at_pivots: Tensor) -> Tensor:
-            gamma = self._similarity(q, k)
+        def to_nodes(q: Tensor, at_pivots: Tensor) -> Tensor:
+            gamma = self.similarity(q)
             return gamma @ at_pivots / gamma.sum(1).clamp_min(EPS)[:, None]
 
         recomputed = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
         total, column_sum = v.new_zeros(len(self.k), v.shape[1]), v.new_zeros(len(self.k))
         blocks = torch.split(self.q, rows)
         for q, values in zip(blocks, torch.split(v, rows), strict=True):
-            part, sums = recomputed(to_pivots, q, self.k, values)
+            part, sums = recomputed(to_pivots, q, values)
             total, column_sum = total + part, column_sum + sums
         at_pivots = total / column_sum.clamp_min(EPS)[:, None]  # [P, F]
-        out = [recomputed(to_nodes, q, self.k, at_pivots) for q in blocks]
-        return torch.cat(out)
+        return torch.cat([recomputed(to_nodes, q, at_pivots) for q in blocks])
 
     def factors(self) -> list[tuple[Tensor, Tensor]]:
         """Matrices [N, P] whose products left @ right.T add up to the whole operator [N, N]."""
         gamma = self.gamma()
         left, right = (gamma / gamma.sum(d, keepdim=True).clamp_min(EPS) for d in (1, 0))
         return [(left, right)]
-
-    def gamma(self, rows: slice | None = None) -> Tensor:
-        """Gamma [N, P], or a block of its rows."""
-        return self._similarity(self.q if rows is None else self.q[rows], self.k)
-
-    @cached_property
-    def _gamma(self) -> Tensor:
-        """Gamma, made once: all layers of a GNN pass messages over the same one."""
-        return self.gamma()
-
-    def _similarity(self, q: Tensor, k: Tensor) -> Tensor:
-        return similarity(q, k, threshold=self.threshold, kernel=self.kernel, heads=self.heads)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,8 +133,8 @@ class KNNStructure(PivotStructure):
 
     neighbours: int
 
-    def _similarity(self, q: Tensor, k: Tensor) -> Tensor:
-        whole = super()._similarity(q, k)
+    def similarity(self, q: Tensor) -> Tensor:
+        whole = super().similarity(q)
         count = min(self.neighbours, whole.shape[1])
         largest = whole.detach().topk(count, dim=1, sorted=False).indices
         kept = torch.zeros_like(whole, dtype=torch.bool).scatter(1, largest, True)

@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from graphglow.errors import InputError, at_least, did_you_mean
-from graphglow.evidence.learner import KIND, EvidenceLearner
+from graphglow.evidence.learner import KIND as EVIDENCE
+from graphglow.evidence.learner import EvidenceLearner
 from graphglow.paper import StructureLearner
-from graphglow.paper.learner import KIND as PAPER_KIND
-from graphglow.storage import checksum, kind_of
+from graphglow.paper.learner import KIND as STRUCTURE
+from graphglow.storage import checksum, load_tensors
 
 UNIVERSAL, PAPER, UNTRAINED = "universal", "paper", "untrained"
 PRETRAINED: dict[str, str] = {
@@ -43,13 +44,25 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
             "learner must be an EvidenceLearner, a StructureLearner, a name or a file; got "
             f"{type(learner).__name__}"
         )
-    if isinstance(learner, str) and learner.lower() == UNTRAINED:
-        control = EvidenceLearner.untrained(at_least("seed", seed, 0))
-        shipped = EvidenceLearner.load(learner_file(UNIVERSAL))
-        control.logit_scale.copy_(shipped.logit_scale)
-        return control
-    path = learner_file(learner, exists=True)
-    return (EvidenceLearner if kind_of(path) == KIND else StructureLearner).load(path)
+    name = learner.lower() if isinstance(learner, str) else ""
+    path = Path(learner).expanduser()
+    if name in (*PRETRAINED, UNTRAINED):
+        path = FOLDER / f"{PAPER if name == PAPER else UNIVERSAL}.safetensors"
+    elif str(learner) == "" or not os.path.exists(path):  # False, too, for what no path can be
+        known = (*PRETRAINED, UNTRAINED)
+        raise InputError(
+            f"learner must be {', '.join(known)} or an existing file; got "
+            f"{str(learner)!r}{did_you_mean(learner, known)}"
+        )
+    tensors, meta = load_tensors(path, EVIDENCE, STRUCTURE)
+    if meta["kind"] == STRUCTURE:
+        return StructureLearner.from_tensors(tensors, meta, str(path))
+    found = EvidenceLearner.from_tensors(tensors, meta, str(path))
+    if name != UNTRAINED:
+        return found
+    control = EvidenceLearner.untrained(at_least("seed", seed, 0))
+    control.logit_scale.copy_(found.logit_scale)
+    return control
 
 
 def learner_identity(learner: Learner) -> str:
@@ -64,28 +77,3 @@ def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Evid
     if isinstance(found, EvidenceLearner):
         return found
     raise InputError(f"this needs an evidence learner; got one of the paper's kind, {learner}")
-
-
-def is_paper(learner: str | Path) -> bool:
-    """Return whether a learner, by name or file, is of the paper's kind."""
-    path = learner_file(learner, exists=True)
-    if str(learner).lower() != UNTRAINED and kind_of(path) not in (KIND, PAPER_KIND):
-        load_learner(learner)  # which says what is wrong
-    return kind_of(path) == PAPER_KIND
-
-
-def learner_file(name: str | Path, *, exists: bool = False) -> Path:
-    """Return the file of a learner of the package by its name, or a path as it is.
-
-    With ``exists`` a path of no file is refused; ``untrained`` has no file.
-    """
-    if isinstance(name, str) and name.lower() in PRETRAINED:
-        return FOLDER / f"{name.lower()}.safetensors"
-    path = Path(name).expanduser()
-    there = str(name) != "" and os.path.exists(path)
-    if exists and str(name).lower() != UNTRAINED and not there:
-        raise InputError(  # exists is False, too, for what no path can be
-            f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
-            f"got {str(name)!r}{did_you_mean(name, (*PRETRAINED, UNTRAINED))}"
-        )
-    return path
