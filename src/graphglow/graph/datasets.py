@@ -47,7 +47,7 @@ RAW_FILES = {
 }
 """Planetoid (Yang et al., 2016), with the public split; Facebook-100 (Traud 2012)."""
 CORA = Path(__file__).with_name("cora.npz")
-"""Comes with the package (cora_license.txt); made by benchmarks/pack_cora.py."""
+"""Comes with the package (cora_license.txt), packed from Planetoid's raw files."""
 
 
 class DatasetInfo(NamedTuple):
