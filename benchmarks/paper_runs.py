@@ -4,6 +4,7 @@
 
 The rows are those of ``graphglow reproduce``, which makes one run after the other. Seeds come in
 rounds of five, small graphs first, so that what is left when the time is over is the least missed.
+Several processes share a GPU well only under MPS: start ``nvidia-cuda-mps-control -d`` first.
 """
 
 import argparse
@@ -111,9 +112,8 @@ class Jobs:
     """Hands out what can be made now: learners first, then groups whose learners are there."""
 
     def __init__(self, plan: runs.Plan, args: argparse.Namespace, folder: Path) -> None:
-        self.folder, self.args, self.made = folder, args, set[str]()
-        wanted = [run.pretraining for run, _ in plan.jobs if run.pretraining]
-        self.learners = list(dict.fromkeys(wanted))
+        self.folder, self.args = folder, args
+        self.asked, self.made = set[str](), set[str]()  # keys of learners
         groups: dict[tuple[Any, ...], Group] = {}
         for run, rows in plan.jobs:
             round_, large = run.config.seed // ROUND, run.cell.target in LARGE
@@ -127,24 +127,24 @@ class Jobs:
             self.groups += [whole[at : at + size] for at in range(0, len(whole), size)]
 
     def next(self) -> tuple[str, Any, Path, Path | None] | None:
-        def needs(group: Group) -> set[str]:
-            return {run.pretraining.key for run, _ in group if run.pretraining}
-
-        ready = next((g for g in self.groups if needs(g) <= self.made), None)
-        if self.learners:
-            wanted = self.learners.pop(0)
-            return f"learner {wanted.key}", wanted, self.folder, self.args.data_root
-        if ready is None:
-            return None
-        self.groups.remove(ready)
-        cell = ready[0][0].cell
-        return f"{cell.line} on {cell.target}", ready, self.folder, self.args.data_root
+        """Return the first group whose learners are there, or a learner that one needs."""
+        for group in self.groups:
+            wanted = {run.pretraining for run, _ in group if run.pretraining}
+            lacking = [one for one in wanted if one.key not in self.asked]
+            if lacking:
+                self.asked.add(lacking[0].key)
+                return f"learner {lacking[0].key}", lacking[0], self.folder, self.args.data_root
+            if {one.key for one in wanted} <= self.made:
+                self.groups.remove(group)
+                cell = group[0][0].cell
+                return f"{cell.line} on {cell.target}", group, self.folder, self.args.data_root
+        return None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiments", nargs="+")
-    parser.add_argument("--methods", nargs="+", default=LINES)
+    parser.add_argument("--lines", nargs="+", default=LINES)
     parser.add_argument("--targets", nargs="+", default=())
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=3600)
@@ -156,7 +156,8 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path)
     args = parser.parse_args()
     config = RunsConfig(seeds=args.seeds, device=args.device)
-    cells = [c for name in args.experiments for c in select_cells(name, args.methods, args.targets)]
+    found = [c for name in args.experiments for c in select_cells(name, (), args.targets)]
+    cells = [cell for cell in found if cell.line in args.lines]
     tuned = read_settings(args.settings)
     plan = runs.plan_cells(cells, rows_in(args.out, args.experiments), config, tuned)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -165,7 +166,7 @@ def main() -> None:
     began, count = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
         jobs = Jobs(plan, args, Path(folder))
-        print(f"{len(jobs.learners)} learners, {len(plan.jobs)} runs", flush=True)
+        print(f"{len(plan.jobs)} runs", flush=True)
         ended = as_they_end(make, jobs.next, processes=args.processes, seconds=args.seconds)
         for result in ended:
             if isinstance(result, BaseException):

@@ -294,7 +294,7 @@ def seeds(args: argparse.Namespace) -> Iterator[Row]:
             assert refined.probabilities is not None
             kept, _ = choose_edges(refined)
             low, high = kept.pairs[:, kept.edges]
-            results.append((refined.probabilities.argmax(1), low * refined.num_nodes + high))
+            results.append((refined.probabilities.argmax(1), low * refined.graph.num_nodes + high))
         for seed, (classes, edges) in enumerate(results[1:], 1):
             yield {
                 "target": target.name, "seed": seed, "method": "predict",

@@ -116,11 +116,11 @@ def run_cell(shared: Evaluation, cell: tuple[Target, str, int]) -> dict[str, Any
     began = time.perf_counter()
     refined = learner.to(shared.device).refine(data, seed=seed)
     seconds = time.perf_counter() - began
-    if refined.final is None or refined.probabilities is None:
+    if refined.update is None or refined.probabilities is None:
         return None
     labelled, test = data.train_mask & (data.y >= 0), data.test_mask & (data.y >= 0)
     truth, seen = data.y[test], refined.graph.seen.cpu()
-    channels = {name: one.probabilities.cpu() for name, one in refined.final.channels.items()}
+    channels = {name: one.probabilities.cpu() for name, one in refined.known.channels.items()}
     channels["mean"] = torch.stack([p.clamp_min(1e-6).log() for p in channels.values()]).mean(0)
     predicted = {name: seen[p[test].argmax(1)] for name, p in channels.items()}
     p = refined.probabilities.cpu()

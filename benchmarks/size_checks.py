@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.device import resolve_device
-from graphglow.evidence.candidates import NEAREST, node_blocks
+from graphglow.evidence.views import NEAREST
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_methods import accuracy_on
 from graphglow.lab.open_suite import few_labels, find_targets
@@ -54,7 +54,7 @@ def check(name: str, seed: int, device: torch.device, root: Path) -> Iterator[Ro
         with searching(limit) as views:
             began = time.process_time()
             made = evidence_learner().refine(data, seed=seed, device=device)
-        spent = {"cpu_seconds": time.process_time() - began, "search": made.search}
+        spent = {"cpu_seconds": time.process_time() - began, "search": made.known.search}
         assert made.probabilities is not None
         yield (
             facts
@@ -103,7 +103,7 @@ def recalls(views: Iterable[tuple[str, Tensor]]) -> Iterator[Row]:
 def by_lists(rows: Tensor) -> Tensor:
     """Cosines of the nearest others: [N, D] -> [N, 8]."""
     search = Search.of(rows, exact=0)
-    here, there = torch.cat([search.nearest(some, NEAREST) for some in node_blocks(rows)], 1)
+    here, there = search.nearest(range(len(rows)), NEAREST)
     order = here.argsort(stable=True)
     here, there = here[order], there[order]
     counts = torch.bincount(here, minlength=len(rows))

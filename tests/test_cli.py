@@ -203,6 +203,9 @@ def test_predict_gives_programs_what_python_gives(run, tmp_path):
     assert len(pd.read_csv(out)) == 178
     two = run("predict", "--target", "breast_cancer", "--split-seed", "0", "--json").json
     assert min(two["auroc"], two["average_precision"], two["test_accuracy"]) > two["majority"] > 0
+    two = run("predict", "--target", "breast_cancer", "--json").json  # by leave-one-out
+    assert min(two["auroc"], two["average_precision"]) > two["majority"] > 0.6
+    assert "always the majority: 0.500" in repr(graphglow.predict("breast_cancer"))
 
 
 def test_datasets_says_which_files_are_there(run, tmp_path):

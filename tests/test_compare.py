@@ -142,3 +142,14 @@ def test_the_command_prints_a_table_and_a_sentence(capsys):
 def test_an_unknown_method_is_refused(run):
     line = run("compare", "--target", "synthetic-small", "--methods", "gnc").refuses()
     assert "got 'gnc' (nearest: gcn)" in line
+    assert "linkx" in run("compare", "--target", "synthetic-small", "--methods").refuses()
+
+
+def test_of_two_classes_the_ranking_is_shown_beside_a_constant_answer(run):
+    words = ["compare", "--target", "breast_cancer", "--methods", *QUICK, "--seeds", "2"]
+    facts = run(*words, "--json").json
+    assert all(0.9 < line["auroc"] <= 1 for line in facts["lines"])
+    constant = facts["majority"]
+    assert constant["auroc"] == pytest.approx(0.5)
+    assert constant["average_precision"] == pytest.approx(1 - constant["accuracy"])
+    assert "always the majority" in run(*words).out

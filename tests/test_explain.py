@@ -85,7 +85,7 @@ GRAPHS = {
 
 def kinds_of_pairs(data, refined):
     """An input edge, a candidate that is none, and a pair that was not looked at, if there are."""
-    nodes = refined.num_nodes
+    nodes = refined.graph.num_nodes
     every = torch.combinations(torch.arange(nodes)).T
     key = every[0] * nodes + every[1]
     candidate = torch.isin(key, refined.pairs[0] * nodes + refined.pairs[1])

@@ -48,7 +48,7 @@ def test_every_node_has_a_class_and_probabilities(found):
     assert torch.equal(found.labelled, data.train_mask)
     assert found.class_names is None
     assert found.labels == found.classes.tolist()
-    assert found.refined.final is not None
+    assert found.refined.update is not None
     text = repr(found)
     assert "120 nodes: 3 classes" in text
     assert "leave-one-out over" in text

@@ -30,6 +30,7 @@ from graphglow.lab.open_methods import (
     run_method,
 )
 from graphglow.pretrained import UNIVERSAL, LearnerName
+from graphglow.scores import Scores, scores_of
 from graphglow.settings import Device
 
 DEFAULT_METHODS = tuple(name for name in METHOD_TITLES if name not in ("paper", *BAGS))
@@ -37,6 +38,7 @@ DEFAULT_METHODS = tuple(name for name in METHOD_TITLES if name not in ("paper", 
 SIGNIFICANCE_LEVEL = 0.05
 LEAST_LABELLED = 6
 """Labelled nodes without which nothing can be said."""
+RANKED, CONSTANT = ("auroc", "average_precision"), "majority"
 TEST_PARTS = 3
 """In which labelled nodes are tested in turn where there are no test nodes."""
 
@@ -52,6 +54,9 @@ class Line(NamedTuple):
     """That the highest is not ahead of it, by test nodes and seeds; None for the highest."""
     estimate: float
     """The accuracy that the method itself expects, without test labels: see :attr:`basis`."""
+    auroc: float | None = None
+    average_precision: float | None = None
+    """Of two classes, for the one with fewer labels."""
 
     @property
     def basis(self) -> str:
@@ -79,6 +84,8 @@ class Comparison:
     """What was tested on, in words."""
     failed: dict[str, str]
     """Methods that could not run, and why."""
+    majority: dict[str, float | None] | None = None
+    """Measures of a constant answer; None where accuracy alone says enough."""
 
     @property
     def recommended(self) -> Line:
@@ -113,8 +120,12 @@ class Comparison:
         return frame.assign(**{name: [getattr(one, name) for one in self.lines] for name in words})
 
     def __repr__(self) -> str:
-        shown = self.to_frame()[["name", "accuracy", "estimate", "seconds", "against_highest"]]
-        table = shown.to_string(index=False, float_format="{:.3f}".format)
+        columns, frame = ["name", "accuracy"], self.to_frame()
+        if self.majority is not None:
+            columns += [name for name in RANKED if self.majority[name] is not None]
+            frame.loc[len(frame)] = {"name": "always the majority"} | self.majority
+        shown = frame[[*columns, "estimate", "seconds", "against_highest"]]
+        table = shown.to_string(index=False, float_format="{:.3f}".format, na_rep="")
         return f"{table}\n{self.how}\n{self.verdict}"
 
 
@@ -132,11 +143,8 @@ def compare(
 
     That is the method whose own estimate is the highest: leave-one-out of ``predict``, which has
     training and validation labels at work, and validation of methods that train. Test nodes judge
-    all of them, and choose nothing.
-
-    A graph with a split of its own keeps it, and seeds are those of weights; else each seed draws
-    a split. Where there are no test nodes, labelled ones are tested in turn (cross-fitting); where
-    there are no validation nodes, a quarter of the training nodes is taken.
+    all of them, and choose nothing. A graph with a split of its own keeps it, and seeds are those
+    of weights; else each seed draws a split.
 
     Args:
         data: The graph: a ``Data``, whose ``x`` may be None, or what :func:`load_graph` takes.
@@ -157,6 +165,12 @@ def compare(
         methods = [method for method in methods if method not in NEED_FEATURES]
     right = {method: torch.full((len(splits), len(graph.y)), math.nan) for method in methods}
     entries: dict[str, list[Entry]] = {method: [] for method in methods}
+    quality: dict[str, list[Scores]] = {method: [] for method in (*methods, CONSTANT)}
+    for split in splits:
+        share = split.y[split.train_mask].bincount().double()
+        tested = split.test_mask & (split.y >= 0)
+        p = (share / share.sum()).expand(int(tested.sum()), -1)
+        quality[CONSTANT].append(scores_of(split.y[tested], p))
     failed: dict[str, str] = {}
     jobs = list(product(enumerate(splits), methods))
     for done, ((number, split), method) in enumerate(jobs):
@@ -169,9 +183,11 @@ def compare(
         except InputError as error:
             failed[method] = str(error)
             continue
-        correct, tested = entry.scores.argmax(1) == split.y, split.test_mask
+        correct, tested = entry.scores.argmax(1) == split.y, split.test_mask & (split.y >= 0)
         right[method][number, tested] = correct[tested].float()
         entries[method].append(entry)
+        p = entry.scores if method in POOL else entry.scores.softmax(1)
+        quality[method].append(scores_of(split.y[tested], p[tested]))
     progress("done", len(jobs), len(jobs))
     means = {m: float(right[m].double().nanmean(1).mean()) for m in methods if m not in failed}
     if not means:
@@ -182,8 +198,16 @@ def compare(
         deviation = float(right[method].double().nanmean(1).std()) if len(splits) > 1 else None
         seconds = statistics.mean(entry.seconds for entry in entries[method])
         estimate = statistics.mean(entry.estimate for entry in entries[method])
-        lines.append(Line(method, means[method], deviation, seconds, p, estimate))
-    return Comparison(lines, how, failed)
+        ranked = [_mean(quality[method], name) for name in RANKED]
+        lines.append(Line(method, means[method], deviation, seconds, p, estimate, *ranked))
+    majority = {name: _mean(quality[CONSTANT], name) for name in ("accuracy", *RANKED)}
+    skewed = any(one.skewed for one in quality[CONSTANT])
+    return Comparison(lines, how, failed, majority if skewed else None)
+
+
+def _mean(quality: list[Scores], name: str) -> float | None:
+    values = [value for one in quality if (value := getattr(one, name)) is not None]
+    return statistics.mean(values) if values else None
 
 
 def chance(best: Tensor, other: Tensor) -> float:

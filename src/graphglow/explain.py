@@ -22,9 +22,8 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.evidence.pair_features import MEANINGS, logit
-from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, FinalRound, folds
-from graphglow.evidence.predictor import weights as channel_weights
-from graphglow.evidence.refined import explain_pairs, with_pairs
+from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, folds
+from graphglow.evidence.refined import RefinedGraph, with_pairs
 from graphglow.graph import as_graph
 from graphglow.graph.write import class_names, node_place, node_places, own_ids, write_table
 from graphglow.linalg.sparse import SparseMatrix
@@ -134,11 +133,10 @@ def explain_prediction(
 ) -> Explanation:
     """Explain a class of a node; see :meth:`Prediction.explain`."""
     data, refined = prediction.data, prediction.refined
-    final, count = refined.final, len(prediction.labelled)
-    assert final is not None
+    known, count = refined.known, len(prediction.labelled)
     assert refined.update is not None
     assert refined.shares is not None
-    graph, names = final.graph, class_names(data, prediction.probabilities.shape[1])
+    graph, names = refined.graph, class_names(data, prediction.probabilities.shape[1])
     place = node_place(data, count, node)
     at = prediction.order.argsort()[place].to(graph.device)
     explained, seen = int(prediction.classes[place]), graph.seen.tolist()
@@ -155,8 +153,8 @@ def explain_prediction(
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
     predictor = copy.deepcopy(prediction.learner.predictor).to(graph.device)
-    odds, trust = final.inputs(at[None])
-    weights = channel_weights(predictor, trust, refined.update[folds(graph)[at]])[0].double()  # [V]
+    odds, trust = known.inputs("predictor", at[None])
+    weights = predictor.weights(trust, refined.update[folds(graph)[at]])[0].double()  # [V]
     log_shares = refined.shares.double().log()
     scores = odds[0].double() @ weights + log_shares  # [C]
     column = seen.index(explained)
@@ -164,7 +162,7 @@ def explain_prediction(
     over = odds[0, column].double() - odds[0, rival].double()  # [V]
     parts = []
     for k, name in enumerate(CHANNELS):
-        p = final.channels[name].probabilities[at]
+        p = known.channels[name].probabilities[at]
         details = {"says": names[seen[int(p.argmax())]], "probability": float(p[column])}
         details |= {"weight": float(weights[k]), "log_odds": float(over[k])}
         about, value = CHANNEL_NAMES.get(name, name), float(over[k] * weights[k])
@@ -191,12 +189,12 @@ def explain_prediction(
             "labelled": labelled,
             "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
         },
-        tables={"labelled nodes around it": _labelled_nodes(prediction, final, int(at), names)},
+        tables={"labelled nodes around it": _labelled_nodes(prediction, refined, int(at), names)},
     )
 
 
 def _labelled_nodes(
-    prediction: "Prediction", final: FinalRound, at: int, names: list[str]
+    prediction: "Prediction", refined: RefinedGraph, at: int, names: list[str]
 ) -> list[dict[str, Any]]:
     """The labelled nodes at which random walks of one or two steps end most often.
 
@@ -204,9 +202,9 @@ def _labelled_nodes(
     """
     from sklearn.preprocessing import normalize
 
-    graph, ids = final.graph, own_ids(prediction.data, len(prediction.labelled))
+    graph, ids = refined.graph, own_ids(prediction.data, len(prediction.labelled))
     walks = {}  # by graph, after one step and after two: [2, N]
-    for name, links in (("input", graph.links), ("refined", final.adjacency)):
+    for name, links in (("input", graph.links), ("refined", refined.adjacency())):
         matrix = links.to_scipy().astype(np.float64)
         matrix.setdiag(0)
         chance = normalize(matrix, norm="l1")
@@ -265,14 +263,14 @@ def explain_pair(
     refined, order = run_frozen(found, data, seed=seed, device=device)
     kept = choose_edges(refined)[0].edge_index
     first, second = order.cpu().argsort()[list(places)].tolist()
-    named = own_ids(data, refined.num_nodes)
+    named = own_ids(data, refined.graph.num_nodes)
     ids = [named[i] for i in order.tolist()]
     u, v = ids[first], ids[second]
     ends = torch.tensor([[first], [second]], device=refined.pairs.device).sort(0).values
     refined = with_pairs(refined, ends)
     which = (refined.pairs == ends).all(0).nonzero()[0]
-    place, chance = int(which), refined.chance
-    parts = {name: float(part) for name, part in explain_pairs(found, refined, which).items()}
+    place, chance = int(which), refined.graph.chance
+    parts = {name: float(part) for name, part in found.explain(refined, which).items()}
     around, joined = surroundings(refined.graph.links, ids, (first, second))
     is_kept = bool(((kept[0] == first) & (kept[1] == second)).any())
     outcome = ("dropped", "kept")[is_kept] if joined else ("absent", "added")[is_kept]

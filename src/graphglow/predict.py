@@ -20,12 +20,11 @@ from torch_geometric.data import Data
 from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
 from graphglow.errors import InputError, at_least, number, one_of
 from graphglow.evidence.channels import leave_one_out_mask
-from graphglow.evidence.insertion import FrozenGraph, insert
+from graphglow.evidence.insertion import FrozenGraph, insert, load_state, save_state
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
 from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
 from graphglow.graph.load import without_drawn_split
@@ -109,7 +108,7 @@ class Prediction:
         graph, rows = self.refined.graph, []
         fair = leave_one_out_mask(graph)
         truth = graph.classes[fair]
-        for name, channel in self.refined.channels.items():
+        for name, channel in self.refined.known.channels.items():
             p = channel.probabilities[graph.labelled[fair]]
             if len(p) and bool((p != graph.prior).any()):
                 accuracy = float((p.argmax(1) == truth).double().mean())
@@ -120,12 +119,20 @@ class Prediction:
                                  ignore_index=True)  # fmt: skip
 
     @property
-    def test_scores(self) -> Scores | None:
-        """Scores of the labelled test nodes; None without any."""
-        try:
+    def tests(self) -> bool:
+        """Whether the graph has test nodes with a label."""
+        mask = self.data.get("test_mask")
+        return mask is not None and bool((mask.cpu() & (self.data.y >= 0)).any())
+
+    @property
+    def scores(self) -> Scores | None:
+        """Scores of the test nodes; of labelled ones, by leave-one-out, where there are none."""
+        if self.tests:
             return self.score("test")
-        except InputError:
-            return None
+        fair = fair_tests(self.data.y, self.labelled)
+        given = self.data.y[self.labelled].bincount()
+        y, p = self.data.y[fair], self.probabilities[fair]
+        return scores_of(y, p, given) if len(y) else None
 
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Score the predictions on the labelled nodes of a part of the split."""
@@ -137,7 +144,7 @@ class Prediction:
                 f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
                 "none; .accuracy is the leave-one-out estimate, which needs no split"
             )
-        given = torch.bincount(self.data.y[self.labelled], minlength=self.probabilities.shape[1])
+        given = self.data.y[self.labelled].bincount()
         return scores_of(self.data.y[nodes], self.probabilities[nodes], given)
 
     def to_frame(self) -> Any:
@@ -161,12 +168,7 @@ class Prediction:
         write_table(self.to_frame(), path, "a predictions file")
 
     def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
-        """Explain the predicted class of a node by channels and by labelled nodes around it.
-
-        Args:
-            node: Its id, or its index if the graph has no ids.
-            label: Another class to explain, by name or number.
-        """
+        """Explain the class of a node (its id, or index without ids), or another ``label``."""
         from graphglow.explain import explain_prediction
 
         return explain_prediction(self, node, label)
@@ -283,8 +285,11 @@ class Prediction:
             f"{int((self.data.y >= 0).sum()):,} labels at work, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
-        if (test := self.test_scores) is not None:
-            lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
+        found = self.scores
+        if self.tests and found is not None:
+            lines.append(f"  test accuracy {100 * found.accuracy:.1f} % of {found.nodes:,} nodes")
+        if found is not None and found.skewed:
+            lines.append(f"  {found.ranking()}")
         if self.sets is not None:
             size = float(self.sets.sum(1).double().mean())
             lines.append(f"  sets of {size:.2f} classes on average, {self.coverage:.0%} coverage")

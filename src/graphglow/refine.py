@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, at_least, in_unit_interval, one_of, warn
+from graphglow.errors import InputError, at_least, number, one_of, warn
 from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
@@ -133,7 +133,7 @@ def refine(
     Returns:
         A PyG ``Data`` with the nodes of ``data``, and instant predictions.
     """
-    in_unit_interval("min_probability", min_probability)
+    number("min_probability", min_probability, 0, 1)
     one_of("edges", edges, ("auto", *WORDS))
     if top_k is not None:
         at_least("top_k", top_k, 1)
@@ -147,10 +147,11 @@ def refine(
     refined.edge_index = order[refined.edge_index]
     if graph.probabilities is not None:
         refined.class_probability = graph.probabilities.cpu()[order.argsort()]
-    refined.num_nodes = graph.num_nodes
-    refined.search, refined.choice = graph.search, chosen
+    refined.num_nodes = graph.graph.num_nodes
+    refined.search, refined.choice = graph.known.search, chosen
     refined.verdict = _verdict(data, refined, graph, order, min_probability)
-    given, dropped = graph.input_edges, graph.input_edges - int(refined.edge_in_input.sum()) // 2
+    given = len(graph.graph.low)
+    dropped = given - int(refined.edge_in_input.sum()) // 2
     many = 2 * dropped > given and refined.num_edges and not edges_were_made(data)
     if many:
         left_out = f'{dropped:,} of your {given:,} edges are left out (edges="augment" keeps them)'
@@ -172,7 +173,7 @@ def choose_edges(
     means of the features, a linear GNN, or by label spreading where there are no features. The
     measure is the leave-one-out log-loss, and the input is kept if none is better.
     """
-    if edges == "auto" and graph.input_edges == 0:
+    if edges == "auto" and len(graph.graph.low) == 0:
         edges = "replace"
     elif edges == "auto" and len(graph.graph.seen) < 2:
         edges = "augment"
@@ -183,7 +184,7 @@ def choose_edges(
     for choice in choices:
         kept = _edges_of(graph, choice, top_k, min_probability)
         alike = torch.ones(kept.edge_index.shape[1], device=x.device)
-        adjacency = normalised_adjacency(kept.edge_index, alike, kept.num_nodes)
+        adjacency = normalised_adjacency(kept.edge_index, alike, kept.graph.num_nodes)
         if x.shape[1] == 0:
             channel = spread_channel(graph.graph, adjacency)
         else:
@@ -201,12 +202,12 @@ def _edges_of(
     if edges == "keep":
         return replace(graph, edges=given, least_weight=KEPT_WEIGHT)
     best = graph if edges != "prune" else graph.only(graph.pair_in_input[graph.edges])
-    if top_k is not None or graph.input_edges == 0:
+    if top_k is not None or len(graph.graph.low) == 0:
         kept = (best.ranks() < (top_k or WITHOUT_EDGES)).any(0)
     elif edges == "prune":
         kept = torch.ones_like(best.edges, dtype=torch.bool)
     else:  # as many as the input has, by the better of their ranks at both ends, then by weight
-        rank, count = best.ranks().amin(0), graph.input_edges
+        rank, count = best.ranks().amin(0), len(graph.graph.low)
         up_to = torch.bincount(rank).cumsum(0)  # edges of this rank or a better one
         last = int((up_to < count).sum())
         kept = rank < max(1, last)  # the best edge of every node is among them
@@ -232,7 +233,7 @@ def _verdict(
         return "no change: every edge is as it was"
     nodes = (mask & (y >= 0)).nonzero()[:, 0] if mask is not None and y is not None else []
     accuracies = None
-    if graph.probabilities is not None and graph.input_edges and len(nodes):
+    if graph.probabilities is not None and len(graph.graph.low) and len(nodes):
         place, truth = order.argsort()[nodes], data.y[nodes]
         before = graph.graph.seen[graph.known.channels["aax"].probabilities.argmax(1)].cpu()
         after = graph.probabilities.argmax(1).cpu()

@@ -56,6 +56,19 @@ class Scores(NamedTuple):
     calibration_error: float
     """Mean gap between the probability of the predicted class and how often it is right."""
 
+    @property
+    def skewed(self) -> bool:
+        """Whether there are two classes, or one has most nodes: accuracy alone says little."""
+        return self.average_precision is not None or self.majority > 0.5
+
+    def ranking(self) -> str:
+        """AUROC and, of two classes, average precision, beside those of a constant answer."""
+        precise = self.average_precision
+        ours = "" if precise is None else f", average precision {precise:.3f}"
+        theirs = "" if precise is None else f", {1 - self.majority:.3f}"
+        auroc = "unknown" if self.auroc is None else f"{self.auroc:.3f}"
+        return f"AUROC {auroc}{ours}; always the majority: 0.500{theirs}, {self.majority:.1%} right"
+
 
 def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
     """Mark labelled nodes whose class has another label: [N], [N] -> [N] of bool."""

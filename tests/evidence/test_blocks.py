@@ -9,7 +9,7 @@ import torch
 from graphglow.audit import load_auditor
 from graphglow.device import map_blocks
 from graphglow.errors import InputError
-from graphglow.evidence import EvidenceLearner, candidates
+from graphglow.evidence import EvidenceLearner, views
 from graphglow.graph import load_graph
 from graphglow.graph.graph import known_graph
 from graphglow.pretrained import evidence_learner
@@ -21,8 +21,8 @@ AUDITED = ("edge_log_odds", "pairs", "pair_log_odds")
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setitem(candidates.NODES, "cpu", 16)
-    monkeypatch.setitem(candidates.PAIRS, "cpu", 256)
+    monkeypatch.setitem(views.NODES, "cpu", 16)
+    monkeypatch.setitem(views.PAIRS, "cpu", 256)
 
 
 def backwards(counts, function, shared, blocks):
@@ -73,6 +73,6 @@ def test_running_out_of_memory_is_said(error, sentence, monkeypatch):
     def full(rows):
         raise error
 
-    monkeypatch.setattr(candidates.Search, "of", full)
+    monkeypatch.setattr(views.Search, "of", full)
     with pytest.raises(InputError, match=sentence):
         refine(load_graph("synthetic-small"))

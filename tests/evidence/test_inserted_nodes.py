@@ -6,10 +6,9 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence import insertion
-from graphglow.evidence.insertion import FrozenGraph, insert
+from graphglow.evidence.insertion import FrozenGraph, insert, load_state, save_state
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import FIRST_CHANNELS
-from graphglow.evidence.stored import load_state, save_state
 from graphglow.evidence.views import FIRST
 from graphglow.storage import load_tensors, save_tensors
 
@@ -112,9 +111,11 @@ def test_the_formulas_are_those_of_old_nodes(stored, monkeypatch):
     made = insertion._Insertion(frozen, *insertion._checked(frozen.graph, *copies(data, nodes)))
     found, old = made.probabilities(), frozen.refined.probabilities[nodes]
     for name in FIRST:
-        torch.testing.assert_close(made.views[name], frozen.views[name][nodes], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            made.views[name], frozen.known.views[name][nodes], atol=1e-5, rtol=0
+        )
     for name in set(FIRST_CHANNELS) - {"community"}:
-        new, before = (c[name].probabilities for c in (made.channels, frozen.channels))
+        new, before = (c[name].probabilities for c in (made.channels, frozen.known.channels))
         torch.testing.assert_close(new, before[nodes], atol=1e-4, rtol=0)
     apart = float((found - old).abs().amax(1).mean())
     assert apart < (0.01 if data.x is not None else 0.05)
@@ -183,7 +184,8 @@ def test_a_file_gives_the_same_numbers(stored, tmp_path):
     assert torch.equal(one.edge_weight, other.edge_weight)
     assert torch.equal(one.probabilities, other.probabilities)
     nodes = torch.arange(NODES)
-    for before, after in zip(one.final.inputs(nodes), other.final.inputs(nodes), strict=True):
+    read = [graph.known.inputs("predictor", nodes) for graph in (one, other)]
+    for before, after in zip(*read, strict=True):
         torch.testing.assert_close(before, after)
     save_state(tmp_path / "again.safetensors", loaded, more, facts)
     assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()

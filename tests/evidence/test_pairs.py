@@ -7,16 +7,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import Data
 
 from graphglow.device import map_blocks
-from graphglow.evidence.candidates import candidate_pairs, with_beliefs
-from graphglow.evidence.context import FIRST_CONTEXT, labelled_homophily
 from graphglow.evidence.pair_features import (
+    FIRST_CONTEXT,
     FIRST_EVIDENCE,
     GROUPS,
     SECOND_EVIDENCE,
-    common_neighbours,
+    labelled_homophily,
+    structure,
 )
-from graphglow.evidence.rounds import calibration, first_round
-from graphglow.evidence.views import role_view
+from graphglow.evidence.refined import calibration, first_round
+from graphglow.evidence.views import belief_view, candidate_pairs, role_degrees, role_view
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed
 
@@ -51,7 +51,7 @@ def test_common_neighbours_are_those_of_the_dense_matrix():
     p = known_graph(graph())
     dense = (p.neighbours.to_dense() > 0).float()
     u, v = torch.triu_indices(50, 50, 1)
-    found = common_neighbours(p, torch.stack([u, v]))
+    found = structure(p, torch.stack([u, v]))
     common = (dense @ dense)[u, v]
     torch.testing.assert_close(found[:, 0], common.log1p() / 2)
     degree = dense.sum(1)
@@ -66,7 +66,7 @@ def test_candidates_are_each_pair_once():
     first = first_round(p, torch.Generator().manual_seed(0))
     assert (first.pairs[0] < first.pairs[1]).all()
     assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
-    near = with_beliefs([first.views["x"]], [first.channels["x"]])
+    near = [first.views["x"], belief_view([first.channels["x"]])]
     again, how = candidate_pairs(near, first.pairs, map_blocks)
     assert how == "exact"
     assert again.shape[1] >= first.pairs.shape[1]
@@ -98,13 +98,15 @@ def test_low_rank_keeps_cosines():
 def test_hubs_are_alike_and_leaves_are_alike():
     star = torch.stack([torch.zeros(20, dtype=torch.int64), torch.arange(1, 21)])
     data = Data(num_nodes=43, edge_index=torch.cat([star, star + 21], 1))  # and one node alone
-    role = role_view(known_graph(data))
+    degrees = role_degrees(known_graph(data))
+    role = role_view(degrees, degrees)
     torch.testing.assert_close(role.norm(dim=1), torch.ones(43))
     cosine = role @ role.T
     torch.testing.assert_close(cosine[0, 21], torch.tensor(1.0))
     torch.testing.assert_close(cosine[1, 40], torch.tensor(1.0))
     assert cosine[0, 1] < 0.5
-    assert role_view(known_graph(Data(num_nodes=3))).shape == (3, 0)
+    nothing = role_degrees(known_graph(Data(num_nodes=3)))
+    assert role_view(nothing, nothing).shape == (3, 0)
 
 
 def test_homophily_weighs_pairs_with_two_labels_and_five_at_chance():

@@ -1,7 +1,6 @@
 """The predictor: closed forms against plain loops, and a network that knows no order of classes."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,14 +15,15 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import moments
 from graphglow.evidence.predictor import (
     CHANNELS,
-    FinalRound,
-    answer,
+    TRUST,
+    Voter,
     class_shares,
     label_update,
     predict_classes,
+    unlabelled_records,
+    vote_inputs,
 )
-from graphglow.evidence.rounds import GraphEvidence
-from graphglow.evidence.votes import TRUST, Voter, unlabelled_records
+from graphglow.evidence.views import PPR_STEPS, PPR_TELEPORT, page_rank
 from graphglow.graph.graph import known_graph, normalised_adjacency
 from graphglow.linalg import rows as row_module
 from graphglow.linalg.rows import HiddenLayer, SideBySide, take, times, unit
@@ -57,20 +57,20 @@ def inputs(nodes=7, classes=4, seed=0):
 def test_classes_and_nodes_have_no_order():
     predictor, (odds, trust) = trained_by_chance(), inputs()
     update = torch.linspace(-0.2, 0.3, len(CHANNELS) + 1)
-    out = answer(predictor, odds, trust, update)
+    out = predictor(odds, trust, update)
     order, back = torch.tensor([2, 0, 3, 1]), torch.arange(7).flip(0)
-    torch.testing.assert_close(answer(predictor, odds[:, order], trust, update), out[:, order])
-    torch.testing.assert_close(answer(predictor, odds[back], trust[back], update), out[back])
+    torch.testing.assert_close(predictor(odds[:, order], trust, update), out[:, order])
+    torch.testing.assert_close(predictor(odds[back], trust[back], update), out[back])
 
 
 def test_an_answer_is_the_sum_over_channels_of_weight_times_log_odds():
     predictor, (odds, trust) = trained_by_chance(), inputs()
     nothing = torch.zeros(len(CHANNELS) + 1)
-    torch.testing.assert_close(answer(predictor, odds, trust, nothing), predictor(odds, trust))
+    torch.testing.assert_close(predictor(odds, trust, nothing), predictor(odds, trust))
     update = nothing.clone()
     update[3], update[-1] = 0.25, 0.5
     wanted = 1.5 * predictor(odds, trust) + 0.25 * odds[..., 3]
-    torch.testing.assert_close(answer(predictor, odds, trust, update), wanted)
+    torch.testing.assert_close(predictor(odds, trust, update), wanted)
 
 
 def test_updates_are_where_a_general_optimizer_finds_them(monkeypatch):
@@ -159,27 +159,31 @@ def test_records_are_those_of_plain_loops():
 def test_page_rank_is_the_truncated_series():
     adjacency = normalised_adjacency(graph().edge_index, None, 40)
     x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
-    s, a, n = adjacency.to_dense(), module.PPR_TELEPORT, module.PPR_STEPS
+    s, a, n = adjacency.to_dense(), PPR_TELEPORT, PPR_STEPS
     terms = [a * (1 - a) ** k * torch.linalg.matrix_power(s, k) @ x for k in range(n)]
     wanted = sum(terms) + (1 - a) ** n * torch.linalg.matrix_power(s, n) @ x
-    torch.testing.assert_close(module.page_rank(adjacency, x), wanted)
+    torch.testing.assert_close(page_rank(adjacency, x), wanted)
 
 
 def test_a_labelled_node_is_answered_without_its_own_label():
     data = graph(labels=20)
     known = known_graph(data)
     p = torch.rand(len(CHANNELS), 40, 3, generator=torch.Generator().manual_seed(0)).softmax(2)
-    channels = {n: Channel(q, torch.zeros(2)) for n, q in zip(CHANNELS, p, strict=True)}
-    evidence = GraphEvidence(known, {}, {}, {}, torch.zeros(2, 0), torch.zeros(40), "exact")
-    records = unlabelled_records(known, list(channels.values()))
-    final = FinalRound(evidence, known.adj, {}, channels, records)
-    before = predict_classes(trained_by_chance(), final).probabilities
+    channels = [Channel(one, torch.zeros(2)) for one in p]
+    records = unlabelled_records(known, channels)
+
+    def predicted(graph):
+        def inputs_of(nodes):
+            return vote_inputs(graph, channels, records, torch.zeros(40), nodes)
+
+        return predict_classes(graph, trained_by_chance(), inputs_of).probabilities
+
+    before = predicted(known)
     changed = data.clone()
     changed.y[7] = (data.y[7] + 1) % 3
     other = copy.copy(known_graph(changed))
     vars(other).update(prior=known.prior, counts=known.counts)  # of which it is a part
-    evidence = replace(evidence, graph=other)
-    after = predict_classes(trained_by_chance(), replace(final, known=evidence)).probabilities
+    after = predicted(other)
     torch.testing.assert_close(after[7], before[7])
     assert not torch.equal(after[8], before[8])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from graphglow.errors import InputError
 from graphglow.graph import load_graph
-from graphglow.graph.check import few_label_split, mask_from, random_split, stratified_split
+from graphglow.graph.check import few_label_split, mask_from, random_split
 
 
 def test_half_a_quarter_a_quarter_of_the_labelled():
@@ -23,13 +23,13 @@ def test_half_a_quarter_a_quarter_of_the_labelled():
 def test_each_class_is_split_alike():
     y = torch.tensor([0] * 40 + [1] * 8 + [2] * 4 + [-1] * 5)
     for seed in range(5):
-        parts = stratified_split(y, seed=seed)
+        parts = random_split(y, seed=seed, by_class=True)
         counts = [y[part].bincount(minlength=3).tolist() for part in parts]
         assert counts == [[20, 4, 2], [10, 2, 1], [10, 2, 1]]
         assert torch.equal(torch.cat(parts).sort()[0], torch.arange(52))
-    one, other = (stratified_split(y, seed=seed)[0] for seed in (0, 1))
+    one, other = (random_split(y, seed=seed, by_class=True)[0] for seed in (0, 1))
     assert not torch.equal(one, other)
-    assert torch.equal(one, stratified_split(y, seed=0)[0])
+    assert torch.equal(one, random_split(y, seed=0, by_class=True)[0])
 
 
 @given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=8), seed=st.integers(0, 99))
@@ -37,7 +37,7 @@ def test_each_class_is_split_alike():
 @settings(max_examples=50, deadline=None)
 def test_every_class_is_learned_where_there_is_room(sizes, seed):
     y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    train, val, test = stratified_split(y, seed=seed)
+    train, val, test = random_split(y, seed=seed, by_class=True)
     assert len(train) == max(1, len(y) // 2)
     assert len(val) == max(1, len(y) // 4)
     assert len(train) + len(val) + len(test) == len(y)

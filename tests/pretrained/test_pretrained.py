@@ -66,7 +66,7 @@ def test_learners_are_of_two_kinds() -> None:
 def test_the_control_has_the_weights_of_its_seed() -> None:
     one, same, other = (load_learner("untrained", seed=seed) for seed in (1, 1, 2))
     assert isinstance(one, graphglow.EvidenceLearner)
-    assert not one.trained
+    assert not one.provenance["trained"]
     assert torch.equal(weights(one), weights(same))
     assert not torch.equal(weights(one), weights(other))
     assert not torch.equal(weights(one), weights(load_learner("universal")))

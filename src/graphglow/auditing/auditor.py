@@ -28,8 +28,8 @@ from graphglow.auditing.reference_tables import (
 )
 from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import candidate_pairs, pair_blocks
-from graphglow.evidence.scorer import contributions
+from graphglow.evidence.pair_features import contributions
+from graphglow.evidence.views import candidate_pairs, pair_blocks
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import unit
 from graphglow.linalg.sparse import is_edge

@@ -166,7 +166,7 @@ def compare(
         )  # fmt: skip
     if json:
         facts = {"command": "compare", "target": data.name, "how": table.how, "seed": seed}
-        facts["recommended"] = table.recommended.method
+        facts |= {"recommended": table.recommended.method, "majority": table.majority}
         lines = [line._asdict() | {"basis": line.basis} for line in table.lines]
         facts |= {"lines": lines, "failed": table.failed, "verdict": table.verdict}
         return print_json(facts)

@@ -111,7 +111,9 @@ def predict(
         )  # fmt: skip
     seconds = time.perf_counter() - began
     write_each((out, prediction.write), (save, prediction.save))
-    test, count = prediction.test_scores, len(prediction.labelled)
+    found, count = prediction.scores, len(prediction.labelled)
+    test = found if prediction.tests else None
+    shown = found if found is not None and found.skewed else test
     best = prediction.channels.head(SHOWN)
     facts = {
         "command": "predict",
@@ -121,9 +123,9 @@ def predict(
         "low": prediction.accuracy.low,
         "high": prediction.accuracy.high,
         "test_accuracy": test and test.accuracy,
-        "auroc": test and test.auroc,
-        "average_precision": test and test.average_precision,
-        "majority": test and test.majority,
+        "auroc": shown and shown.auroc,
+        "average_precision": shown and shown.average_precision,
+        "majority": shown and shown.majority,
         "nodes": count,
         "labels": int(prediction.labelled.sum()),
         "classes": len(prediction.data.y[prediction.labelled].unique()),

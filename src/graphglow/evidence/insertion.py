@@ -11,40 +11,57 @@ Its community channel is the mean of its neighbours'. A node of the same views a
 one, such as a copy of it, is answered as that one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import NEAREST, pair_blocks
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel
-from graphglow.evidence.context import FIRST_CONTEXT
-from graphglow.evidence.predictor import HIDDEN_F, PPR_STEPS, PPR_TELEPORT, answer
-from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.rounds import (
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.pair_features import FIRST_CONTEXT
+from graphglow.evidence.refined import (
+    LARGEST_WEIGHT,
     SEARCHED,
     GraphEvidence,
+    RefinedGraph,
     adjacency_over,
-    joined,
-    over_chance,
-    score,
-    vote_inputs,
-    weights_of,
 )
-from graphglow.evidence.views import AGAIN, ALL, FIRST, HIDDEN, RANKS, role_degrees, role_waves
+from graphglow.evidence.views import (
+    AGAIN,
+    ALL,
+    FIRST,
+    HIDDEN,
+    HIDDEN_F,
+    NEAREST,
+    PPR_STEPS,
+    PPR_TELEPORT,
+    RANKS,
+    final_views,
+    pair_blocks,
+    role_degrees,
+    role_view,
+    second_views,
+    views_of,
+)
 from graphglow.graph.check import checked_edges
-from graphglow.graph.graph import Graph, undirected_edges
+from graphglow.graph.graph import FeatureEncoder, Graph, undirected_edges
 from graphglow.linalg import rows as linalg
 from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
-from graphglow.linalg.rows import HiddenLayer, Rows, SideBySide, sparse_rows, times, unit
+from graphglow.linalg.rows import HiddenLayer, LowRank, Rows, SideBySide, sparse_rows, times, unit
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 HIDDEN_LAYERS = {"hidden_x": ("x",), "hidden_all": ALL, "hidden_again": AGAIN, "hidden_f": HIDDEN_F}
 """Views that the hidden layers read."""
 SAME = 1e-4
 """Largest difference between the views of a node and of its copy."""
+KIND, STATE_VERSION = "prediction", 4
+CLASSES = (Channel, FeatureEncoder, Graph, GraphEvidence, LowRank, RefinedGraph)
+STORED: dict[str, Any] = {kind.__name__: kind for kind in CLASSES}
 
 
 class FrozenGraph:
@@ -58,18 +75,19 @@ class FrozenGraph:
         if refined.probabilities is None:
             raise InputError("new nodes need a graph with labels; got one without any")
         self.refined, self.known, self.graph = refined, refined.known, refined.graph
-        if refined.final is None:  # a single class
+        if refined.update is None:  # a single class
             return
-        known, graph, self.final = self.known, self.graph, refined.final
-        self.views, self.channels = known.views | self.final.views, self.final.channels
-        x, link = self.views["x"], self.views["link"]
+        known, graph, x = self.known, self.graph, self.known.views["x"]
         first = known.pairs[:, : len(known.first_weight)]
         s = adjacency_over(first, known.first_weight, graph.num_nodes)
-        graphs = {"a": graph.adj, "s": s, "f": self.final.adjacency}
-        self.degrees = {key: _degrees(matrix) for key, matrix in graphs.items()}
+        graphs = {"a": graph.adj, "s": s, "f": refined.adjacency()}
+        self.degrees = {}
+        for key, matrix in graphs.items():
+            row, col, values = linalg.entries(matrix)
+            self.degrees[key] = values[row == col].reciprocal()  # with the loop of 1: [N]
         self.means = {key: times(matrix, x) for key, matrix in graphs.items()}
         self.roles = role_degrees(graph)
-        self.short = linalg.short_length(times(graph.adj, link))
+        self.short = linalg.short_length(times(graph.adj, known.views["link"]))
         self.steps = {
             "ppr": _steps(graph.adj, x, PPR_TELEPORT * x, 1 - PPR_TELEPORT, PPR_STEPS),
             "ppr_f": _steps(graphs["f"], x, PPR_TELEPORT * x, 1 - PPR_TELEPORT, PPR_STEPS),
@@ -77,19 +95,13 @@ class FrozenGraph:
         labels = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
         labels[graph.labelled, graph.classes] = 1
         for name, key in (("spread", "a"), ("spread_s", "s"), ("spread_f", "f")):
-            count = int(self.channels[name].chosen.get("steps", 0))
+            count = int(known.channels[name].chosen.get("steps", 0))
             self.steps[name] = _steps(graphs[key], labels, labels, SPREAD_DAMPING, count)
         self.layers = {}
         for name, names in HIDDEN_LAYERS.items():
-            if "mean" in (chosen := self.channels[name].chosen):
-                beside = SideBySide.of([self.views[view] for view in names])
+            if "mean" in (chosen := known.channels[name].chosen):
+                beside = SideBySide.of([known.views[view] for view in names])
                 self.layers[name] = HiddenLayer.of(beside, HIDDEN, chosen["mean"])
-
-
-def _degrees(adjacency: SparseMatrix) -> Tensor:
-    """Sums of weights, with the loop of 1, of a normalised adjacency: [N]."""
-    row, col, values = linalg.entries(adjacency)
-    return values[row == col].reciprocal()
 
 
 def _steps(
@@ -136,12 +148,9 @@ class NewRows:
         """[M]."""
         return self.value.new_zeros(self.num_new).index_add_(0, self.row, self.value)
 
-    def with_values(self, value: Tensor) -> "NewRows":
-        return replace(self, value=value)
-
     def mean(self) -> "NewRows":
         """Each row over its sum."""
-        return self.with_values(self.value / self.sums().clamp_min(1e-12)[self.row])
+        return replace(self, value=self.value / self.sums().clamp_min(1e-12)[self.row])
 
     def normalised(self, degree: Tensor) -> "NewRows":
         """Rows of D^-1/2 (W + I) D^-1/2; ``degree`` is that of old nodes, with the loop: [N]."""
@@ -173,7 +182,7 @@ def insert(
     graph = frozen.graph
     features, given = _checked(graph, x, edges, edge_weight)
     found = graph.prior.expand(given.num_new, -1)
-    if frozen.refined.final is not None and given.num_new:
+    if frozen.refined.update is not None and given.num_new:
         found = _Insertion(frozen, features, given).probabilities()
     whole = found.new_zeros(given.num_new, graph.num_classes)
     whole[:, graph.seen] = found
@@ -216,16 +225,20 @@ class _Insertion:
     def __init__(self, frozen: FrozenGraph, features: Rows, given: NewRows) -> None:
         assert frozen.known.learner is not None
         self.frozen, self.features, self.given = frozen, features, given
-        self.old, self.prior, self.learner = frozen.views, frozen.graph.prior, frozen.known.learner
+        self.old, self.learner = frozen.known.views, frozen.known.learner
+        self.prior = frozen.graph.prior.expand(given.num_new, -1)
         self.views: dict[str, Tensor] = {}
         self.channels: dict[str, Channel] = {}
         self.every = torch.arange(given.num_new, device=frozen.graph.device)
-        self.joined = given.with_values(torch.ones_like(given.value))  # whatever edges weigh
+        self.joined = replace(given, value=torch.ones_like(given.value))  # whatever edges weigh
         self.degree = self.joined.sums()
 
     def probabilities(self) -> Tensor:
         """[M, C]."""
         frozen, known, refined = self.frozen, self.frozen.known, self.frozen.refined
+        assert refined.update is not None
+        assert refined.shares is not None
+        assert refined.probabilities is not None
         nodes = self._evidence(known.graph.links, self.degree)
         a = self.given.normalised(frozen.degrees["a"])
         self._first_round(a)
@@ -234,12 +247,9 @@ class _Insertion:
         self._second_round(s.normalised(frozen.degrees["s"]), nodes)
         f = self._edges(near, refined.scale, refined.calibration)
         self._final_round(a, f.normalised(frozen.degrees["f"]), f)
-        final = replace(frozen.final, known=nodes, channels=self.channels)
-        assert refined.update is not None
-        assert refined.shares is not None
-        assert refined.probabilities is not None
-        logits = answer(self.learner.predictor, *final.inputs(self.every), refined.update[0])
-        found = (logits + refined.shares.log()).softmax(1)
+        odds, trust = nodes.inputs("predictor", self.every)
+        logits = self.learner.predictor(odds, trust, refined.update[0])
+        found: Tensor = (logits + refined.shares.log()).softmax(1)
         copy, copied = self._copies(near)
         found[copy] = refined.probabilities[copied][:, known.graph.seen]
         return found
@@ -251,48 +261,53 @@ class _Insertion:
         degree = torch.cat([frozen.graph.degree, self.degree])
         scale = (degree + frozen.graph.degree.mean()).rsqrt()
         weight = scale[given.col] * scale[given.num_old :][given.row]
-        link = maps["link"](given.with_values(weight).to_old) if old["link"].shape[1] else x[:, :0]
+        linked = replace(given, value=weight).to_old
+        link = maps["link"](linked) if old["link"].shape[1] else x[:, :0]
         self.views |= {
             "ax": unit(ax), "aax": aax, "diff": unit(x - ax), "link": link,
             "spectral": linalg.leading_map(old["link"], RANKS[1])(link), "role": self._role(),
         }  # fmt: skip
-        solved = frozen.channels["spectral"].weight
+        solved = frozen.known.channels["spectral"].weight
         rank = link.shape[1] if solved is None else len(solved) - 1
-        length = given.with_values(given.value.square()).sums().sqrt().clamp_min(1e-12)
+        length = replace(given, value=given.value.square()).sums().sqrt().clamp_min(1e-12)
+        alink = linalg.unit_unless_short(rows.times(old["link"], link), frozen.short)
         for name in ("ax", "aax", "diff", "role"):
             self._ridge(name, self.views[name])
-        self._ridge("all", self._beside(ALL))
         self._ridge("x", self.features)
-        self._ridge("link", given.with_values(given.value / length[given.row]).to_old)
-        alink = rows.times(old["link"], link)
-        self._ridge("alink", linalg.unit_unless_short(alink, frozen.short))
+        self._ridge("all", SideBySide.of([self.views[name] for name in ALL]))
+        self._ridge("link", replace(given, value=given.value / length[given.row]).to_old)
+        self._ridge("alink", alink)
         self._ridge("spectral", linalg.leading_map(old["link"], rank)(link))
-        self._community("community", given)
-        self._spread("spread", rows)
         self._hidden("hidden_x")
         self._hidden("hidden_all")
+        self._community("community", given)
+        self._spread("spread", rows)
 
     def _second_round(self, rows: NewRows, nodes: GraphEvidence) -> None:
         sx, ssx = self._means("s", rows)
         self.views |= {"sx": unit(sx), "ssx": ssx}
         self._ridge("sx", self.views["sx"])
         self._ridge("ssx", ssx)
-        self._ridge("again", self._beside(AGAIN))
-        self._spread("spread_s", rows)
+        self._ridge("again", SideBySide.of([self.views[name] for name in AGAIN]))
         self._hidden("hidden_again")
-        logits = self.learner.vote(*vote_inputs(nodes, self.every))
-        sharpness = self.frozen.channels["vote"].chosen["sharpness"]
+        self._spread("spread_s", rows)
+        logits = self.learner.vote(*nodes.inputs("vote", self.every))
+        sharpness = self.frozen.known.channels["vote"].chosen["sharpness"]
         self._set("vote", (sharpness * logits + self.prior.log()).softmax(1))
 
     def _final_round(self, given: NewRows, rows: NewRows, edges: NewRows) -> None:
         fx, ffx = self._means("f", rows)
         self.views |= {"fx": unit(fx), "ffx": ffx}
         self._ridge("ffx", ffx)
-        self._ridge("ppr", self._page_rank("ppr", given))
-        self._ridge("ppr_f", self._page_rank("ppr_f", rows))
-        self._spread("spread_f", rows)
-        self._community("community_f", edges)
+        x = self.views["x"]
+        for name, over in (("ppr", given), ("ppr_f", rows)):
+            reached = x
+            for before in self.frozen.steps[name]:
+                reached = (1 - PPR_TELEPORT) * over.times(before, reached) + PPR_TELEPORT * x
+            self._ridge(name, unit(reached))
         self._hidden("hidden_f")
+        self._community("community_f", edges)
+        self._spread("spread_f", rows)
 
     def _means(self, key: str, rows: NewRows) -> tuple[Tensor, Tensor]:
         """One-hop means, and two-hop means of unit length, over one of the graphs: [M, D] each."""
@@ -301,55 +316,42 @@ class _Insertion:
 
     def _role(self) -> Tensor:
         old, mean, own = self.frozen.roles, self.joined.mean(), self.degree.log1p()[:, None]
-        if self.old["role"].shape[1] == 0:  # a graph without edges
+        if old.shape[1] == 0:  # a graph without edges
             return own[:, :0]
         once = mean.times(old[:, :1], own)
         squares = mean.times(old[:, :1].square(), own.square())
         spread = (squares - once.square()).clamp_min(0).sqrt()
         part = torch.cat([own, once, mean.times(old[:, 1:2], once), spread], 1)
-        return role_waves(part, old.mean(0), old.std(0))
-
-    def _page_rank(self, name: str, rows: NewRows) -> Tensor:
-        reached = x = self.views["x"]
-        for before in self.frozen.steps[name]:
-            reached = (1 - PPR_TELEPORT) * rows.times(before, reached) + PPR_TELEPORT * x
-        return unit(reached)
+        return role_view(part, old)
 
     def _spread(self, name: str, rows: NewRows) -> None:
-        graph, chosen = self.frozen.graph, self.frozen.channels[name].chosen
-        reached = self.prior.expand(len(self.every), -1) * 0
-        for before in self.frozen.steps[name]:
-            reached = SPREAD_DAMPING * rows.times(before, reached)
-        shares = self.prior
+        chosen, shares = self.frozen.known.channels[name].chosen, self.prior
         if chosen:
-            rates = reached / graph.counts / chosen["mean"]
-            shares = (self.prior.log() + chosen["power"] * (chosen["floor"] + rates).log()).softmax(
-                1
-            )
-        self._set(name, shares.lerp(self.prior, FLOOR).expand_as(reached))
+            reached = torch.zeros_like(shares)
+            for before in self.frozen.steps[name]:
+                reached = SPREAD_DAMPING * rows.times(before, reached)
+            rates = reached / self.frozen.graph.counts / chosen["mean"]
+            shares = (shares.log() + chosen["power"] * (chosen["floor"] + rates).log()).softmax(1)
+        self._set(name, shares.lerp(self.prior, FLOOR))
 
     def _community(self, name: str, edges: NewRows) -> None:
         """The mean of the neighbours', and the class shares without any."""
-        old = self.frozen.channels[name].probabilities
-        prior = self.prior.expand(len(self.every), -1)
-        mean = edges.mean().times(old, prior)
-        self._set(name, mean + (1 - mean.sum(1, keepdim=True)) * prior)
-
-    def _ridge(self, name: str, rows: Rows) -> None:
-        weight, shares = self.frozen.channels[name].weight, self.prior.expand(len(self.every), -1)
-        if weight is not None:
-            shares = (times(rows, weight[1:]) + weight[0]).softmax(1).lerp(self.prior, FLOOR)
-        self._set(name, shares)
+        mean = edges.mean().times(self.frozen.known.channels[name].probabilities, self.prior)
+        self._set(name, mean + (1 - mean.sum(1, keepdim=True)) * self.prior)
 
     def _hidden(self, name: str) -> None:
-        rows, layer = self._beside(HIDDEN_LAYERS[name]), self.frozen.layers.get(name)
+        rows = SideBySide.of([self.views[view] for view in HIDDEN_LAYERS[name]])
+        layer = self.frozen.layers.get(name)
         self._ridge(name, layer.of_rows(rows) if layer else rows)
 
-    def _set(self, name: str, probabilities: Tensor) -> None:
-        self.channels[name] = Channel(probabilities, self.frozen.channels[name].scores)
+    def _ridge(self, name: str, rows: Rows) -> None:
+        weight, shares = self.frozen.known.channels[name].weight, self.prior
+        if weight is not None:
+            shares = (times(rows, weight[1:]) + weight[0]).softmax(1).lerp(shares, FLOOR)
+        self._set(name, shares)
 
-    def _beside(self, names: tuple[str, ...]) -> SideBySide:
-        return SideBySide.of([self.views[name] for name in names])
+    def _set(self, name: str, probabilities: Tensor) -> None:
+        self.channels[name] = Channel(probabilities, self.frozen.known.channels[name].scores)
 
     def _candidates(self) -> NewRows:
         """Pairs that are looked at: the edges, and the nearest old nodes in each view."""
@@ -407,8 +409,8 @@ class _Insertion:
             context=known.context if "vote" in channels else known.context[: len(FIRST_CONTEXT)],
         )
         pairs = torch.stack([near.row, place[near.col]])
-        scores = joined((score(local, block) for block in pair_blocks(pairs)), local.graph)
-        weight = weights_of(over_chance(scale, scores) + shift)
+        scores = torch.cat([local.scores(block) for block in pair_blocks(pairs)])
+        weight = (scale[0] * scores + scale[1] + shift).clamp(0, LARGEST_WEIGHT)
         kept = weight > 0
         return replace(near, row=near.row[kept], col=near.col[kept], value=weight[kept])
 
@@ -417,3 +419,109 @@ class _Insertion:
         graph = replace(self.frozen.graph)
         vars(graph).update(links=links, degree=degree)
         return replace(self.frozen.known, graph=graph, channels=self.channels)
+
+
+def save_state(
+    path: str | Path,
+    frozen: FrozenGraph,
+    more: dict[str, Tensor] | None = None,
+    facts: dict[str, Any] | None = None,
+) -> None:
+    """Write a frozen prediction and its learner as one safetensors file.
+
+    It holds edges, labels, the views ``x`` and ``link`` with the maps to them, the channels, and
+    the edges of both refined graphs. The other views are products of these, computed on reading.
+
+    Args:
+        path: Where to write; an existing file is replaced.
+        frozen: What to write.
+        more: Other tensors to keep in the file, by name.
+        facts: Anything that JSON can hold, to keep with them.
+    """
+    refined, known = frozen.refined, frozen.known
+    first, learner = known.first_weight, known.learner
+    assert learner is not None
+    kept = torch.zeros_like(refined.pair_in_input)  # pairs that are edges of either graph
+    kept[refined.edges] = True
+    kept[: len(first)] |= first > 0
+    bare = replace(
+        refined,
+        known=replace(
+            known,
+            graph=replace(known.graph, raw_x=None),
+            views={name: known.views[name] for name in ("x", "link")},
+            pairs=known.pairs[:, kept],
+            first_weight=first[kept[: len(first)]],
+            learner=None,
+        ),
+        edges=kept.cumsum(0)[refined.edges] - 1,
+        num_candidates=int(kept.sum()),
+        pair_in_input=refined.pair_in_input[kept],
+        pair_log_odds=refined.pair_log_odds[kept],
+    )
+    tensors = prefixed("learner", dict(learner.state_dict())) | prefixed("more", more or {})
+    state = {
+        "version": STATE_VERSION,
+        "learner": learner.facts(),
+        "refined": _pack(bare, "refined", tensors),
+        "encoder": _pack(known.graph.encoder, "encoder", tensors),
+    }
+    save_tensors(path, KIND, tensors, {"state": state, "facts": facts or {}})
+
+
+def load_state(
+    path: str | Path, device: torch.device | str = "cpu"
+) -> tuple[FrozenGraph, dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_state` wrote; anything else is refused in one sentence.
+
+    Its candidates are the edges of both refined graphs alone, and its graph has no features.
+    """
+    tensors, meta = load_tensors(path, KIND)
+    state: dict[str, Any] = meta.get("state") or {}
+    if (version := state.get("version")) != STATE_VERSION:
+        raise InputError(
+            f"{path} must hold a prediction of state version {STATE_VERSION}; got version "
+            f"{version!r} (predict again with this graphglow)"
+        )
+    weights, more = within("learner", tensors), within("more", tensors)
+    learner = EvidenceLearner.from_tensors(weights, state["learner"], str(path)).to(device)
+    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+    refined: RefinedGraph = _unpack(state["refined"], tensors)
+    known = refined.known
+    graph, weight, x = known.graph, known.first_weight, known.views["x"]
+    vars(graph)["encoded"] = (None, _unpack(state["encoder"], tensors))
+    views = views_of(graph, x, known.views["link"])
+    first = adjacency_over(known.pairs[:, : len(weight)], weight, graph.num_nodes)
+    views |= second_views(views, first)
+    if refined.update is not None:
+        views |= final_views(graph, x, refined.adjacency())
+    known = replace(known, views=views, learner=learner)
+    return FrozenGraph(replace(refined, known=known)), more, meta["facts"]
+
+
+def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Take a value apart: tensors go to ``tensors`` by name, JSON can hold what is returned."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, list | tuple):
+        return [_pack(part, f"{name}.{i}", tensors) for i, part in enumerate(value)]
+    if is_dataclass(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"class": type(value).__name__, "parts": _pack(parts, name, tensors)}
+    if isinstance(value, dict):
+        return {key: _pack(part, f"{name}.{key}", tensors) for key, part in value.items()}
+    return value
+
+
+def _unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
+    """Put together what :func:`_pack` took apart; tuples come back as lists."""
+    if isinstance(packed, list):
+        return [_unpack(part, tensors) for part in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if "tensor" in packed:
+        return tensors[packed["tensor"]]
+    if "class" in packed:
+        return STORED[packed["class"]](**_unpack(packed["parts"], tensors))
+    return {key: _unpack(part, tensors) for key, part in packed.items()}

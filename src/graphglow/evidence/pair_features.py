@@ -1,6 +1,10 @@
-"""Pair features f(u, v), which mean the same on every graph."""
+"""Pair features f(u, v), which mean the same on every graph, and the context c(graph).
+
+The context says how reliable each kind of evidence has been here, by the graph's own labels.
+"""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -30,6 +34,18 @@ SECOND_EVIDENCE = (
     *(f"agree_{c}" for c in (*SECOND_CHANNELS, "vote")),
     "first_round",
 )
+
+FIRST_CONTEXT = (
+    *(f"{c}_{s}" for c in FIRST_CHANNELS for s in ("accuracy", "likelihood")),
+    "homophily_believed", "homophily_labelled", "homophily_candidates", "labels_per_class",
+    "classes", "chance", "degree", "has_features", "has_edges", "has_labels",
+)  # fmt: skip
+SECOND_CONTEXT = (
+    *FIRST_CONTEXT,
+    *(f"{c}_{s}" for c in SECOND_CHANNELS for s in ("accuracy", "likelihood")),
+    "homophily_refined",
+)
+VOTED_CONTEXT = (*SECOND_CONTEXT, "vote_accuracy", "vote_likelihood")
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "own features": ("cosine_x", "zscore_x", "cosine_diff", "zscore_diff"),
@@ -63,6 +79,8 @@ MEANINGS = {
     "chance": "two random nodes of this graph",
 }
 """What each kind of evidence about a pair means."""
+PSEUDO_PAIRS = 5
+"""Pairs at chance that shrink the homophily."""
 
 
 def moments(view: Tensor) -> tuple[float, float]:
@@ -77,45 +95,100 @@ def moments(view: Tensor) -> tuple[float, float]:
     return mean, max((second - mean**2), 1e-6) ** 0.5
 
 
-def cosines(view: Tensor, pairs: Tensor, scale: tuple[float, float]) -> Tensor:
-    """Cosine, and its z-score among all pairs, clipped to -4 .. 12 and divided by 4: [M, 2]."""
-    cosine = dots(view, pairs)
-    zscore = ((cosine - scale[0]) / scale[1]).clamp(-4, 12) / 4
-    return torch.stack([cosine, zscore], 1)
-
-
-def agreement(graph: Graph, channel: Channel, pairs: Tensor) -> Tensor:
-    """``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, clipped to +-8, over 4: [M, 1]."""
-    if len(graph.seen) < 2:
-        return torch.zeros(pairs.shape[1], 1, device=pairs.device)
-    same = dots(channel.probabilities, pairs)
-    over = same.clamp(1e-6, 1 - 1e-6).logit() - logit(graph.chance)
-    return over.clamp(-8, 8)[:, None] / 4
-
-
-def common_neighbours(graph: Graph, pairs: Tensor) -> Tensor:
-    """Number of common neighbours (log), their share of the degrees, Adamic-Adar: [M, 3]."""
-    count, rarity = common(graph.links, graph.common_neighbour_weights, pairs).unbind(1)
-    share = count / graph.degree[pairs].prod(0).sqrt().clamp_min(1)
-    return torch.stack([count.log1p() / 2, share, rarity.log1p()], 1)
-
-
-def first_evidence(
+def comparisons(
     graph: Graph,
-    views: dict[str, Tensor],
-    scales: dict[str, tuple[float, float]],
-    channels: dict[str, Channel],
+    views: list[tuple[Tensor, tuple[float, float]]],
+    channels: list[Channel],
     pairs: Tensor,
 ) -> Tensor:
-    """:data:`FIRST_EVIDENCE` of each pair: [2, M] -> [M, F]."""
-    compared = torch.stack([cosines(views[v], pairs, scales[v]) for v in FIRST], 2)  # [M, 2, V]
-    agreed = [agreement(graph, channels[c], pairs) for c in FIRST_CHANNELS]
+    """Compare the two nodes of each pair in every view and by every channel.
+
+    In a view, with its :func:`moments`: the cosine, and its z-score among all pairs, clipped to
+    -4 .. 12, over 4. By a channel: ``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, clipped
+    to +-8, over 4.
+
+    Shapes:
+        [2, M] -> [M, cosines, z-scores, agreements]
+    """
+    cosine = torch.stack([dots(view, pairs) for view, _ in views], 1)
+    mean, deviation = torch.tensor([scale for _, scale in views], device=pairs.device).T
+    zscore = ((cosine - mean) / deviation).clamp(-4, 12) / 4
+    same = torch.stack([dots(channel.probabilities, pairs) for channel in channels], 1)
+    over = same.clamp(1e-6, 1 - 1e-6).logit() - logit(graph.chance)
+    agreement = over.clamp(-8, 8) / 4 * (len(graph.seen) > 1)
+    return torch.cat([cosine, zscore, agreement], 1)
+
+
+def structure(graph: Graph, pairs: Tensor) -> Tensor:
+    """Common neighbours (log), their share of the degrees, Adamic-Adar, edge, degrees: [M, 6]."""
+    count, rarity = common(graph.links, graph.common_neighbour_weights, pairs).unbind(1)
+    overlap = count / graph.degree[pairs].prod(0).sqrt().clamp_min(1)
     edge = is_edge(graph.links, pairs).float()
     degrees = graph.degree[pairs].sort(0).values.log1p() / 4  # [2, M]
-    structure = common_neighbours(graph, pairs)
-    return torch.cat(
-        [compared.flatten(1), *agreed, structure, edge[:, None], degrees.T.contiguous()], 1
-    )
+    return torch.stack([count.log1p() / 2, overlap, rarity.log1p(), edge, *degrees], 1)
+
+
+def first_context(graph: Graph, channels: dict[str, Channel], candidates: Tensor) -> Tensor:
+    """Compute :data:`FIRST_CONTEXT` of a graph and its candidates [2, M]: [G]."""
+    num_classes, edges = len(graph.seen), len(graph.low)
+    pairs = torch.stack([graph.low.long(), graph.high.long()])
+    p = channels["x"].probabilities
+    believed = torch.zeros((), device=graph.device)
+    if edges and num_classes > 1:
+        believed = dots(p, pairs).mean() - graph.chance
+    homophily = [labelled_homophily(graph, some) for some in (pairs, candidates)]
+    facts = [
+        math.log1p(len(graph.labelled) / max(1, num_classes)) / 4,
+        math.log(max(1, num_classes)) / 3,
+        graph.chance,
+        math.log1p(2 * edges / graph.num_nodes) / 4,
+        float(graph.features is not None),
+        float(edges > 0),
+        float(num_classes > 1),
+    ]
+    scores = [channels[c].scores for c in FIRST_CHANNELS]
+    found = torch.stack([believed, *homophily])
+    return torch.cat([*scores, found, torch.tensor(facts, device=graph.device)])
+
+
+def labelled_pairs(graph: Graph, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of the pairs with two labels, and whether these are the same: [K], [K]."""
+    own = torch.full((graph.num_nodes,), -1, device=graph.device)
+    own[graph.labelled] = graph.classes
+    known = own >= 0
+    both = (known[pairs[0]] & known[pairs[1]]).nonzero()[:, 0]
+    return both, (own[pairs[0, both]] == own[pairs[1, both]]).float()
+
+
+def labelled_homophily(graph: Graph, pairs: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Share of one class among pairs with two labels, over chance, shrunk by 5 pseudo-pairs."""
+    both, same = labelled_pairs(graph, pairs)
+    share = torch.ones_like(same)
+    if weight is not None and len(both):
+        share = weight[both] / weight[both].mean().clamp_min(1e-9)
+    total = share.sum() + PSEUDO_PAIRS
+    return ((share * same).sum() + PSEUDO_PAIRS * graph.chance) / total - graph.chance
+
+
+def contributions(score: Callable[[Tensor], Tensor], f: Tensor, groups: list[list[int]]) -> Tensor:
+    """Split the scores of pairs into the contributions of groups of features; the sum is exact.
+
+    Starting from zeros, the groups are added one by one, in the given order and in reverse; the
+    contribution of a group is the mean of its two changes. The last column is the score of zeros.
+
+    Shapes:
+        f [M, F], score [M, F] -> [M]; [M, len(groups) + 1]
+    """
+    parts = f.new_zeros(len(f), len(groups) + 1)
+    parts[:, -1] = of_zeros = score(torch.zeros_like(f))
+    for order in (range(len(groups)), reversed(range(len(groups)))):
+        partial, before = torch.zeros_like(f), of_zeros
+        for group in order:
+            partial[:, groups[group]] = f[:, groups[group]]
+            after = score(partial)
+            parts[:, group] += (after - before) / 2
+            before = after
+    return parts
 
 
 def logit(p: float) -> float:

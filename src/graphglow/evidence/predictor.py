@@ -1,38 +1,29 @@
-"""The predictor: channels over the refined graph, and a frozen vote over those of all rounds.
+"""Votes: mix the predictions of all channels, weighted at each node by how reliable each is.
 
 Channels are closed forms with exact leave-one-out predictions, so the same labels fit and judge
-them. The vote (:class:`graphglow.evidence.votes.Voter`) weighs each channel at each node by its
-record on this graph. The labels of the graph then update these weights: the maximum a posteriori
-of their leave-one-out log-loss under a normal prior around the frozen weights, so that few labels
-change little. Where labels were drawn evenly over classes, the class shares are estimated from the
-predictions.
+them. A frozen :class:`Voter` weighs each channel by its record on this graph. In the last vote the
+labels of the graph update these weights: the maximum a posteriori of their leave-one-out log-loss
+under a normal prior around the frozen weights, so that few labels change little. Where labels were
+drawn evenly over classes, the class shares are estimated from the predictions.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import (
     Channel,
     absent,
-    community_channel,
     leave_one_out_mask,
     leave_one_out_scores,
-    ridge_channel,
-    spread_channel,
+    log_loss,
 )
-from graphglow.evidence.communities import communities
-from graphglow.evidence.rounds import GraphEvidence
-from graphglow.evidence.views import hidden_layer
-from graphglow.evidence.votes import VOTERS, Voter, unlabelled_records, vote_evidence
+from graphglow.evidence.pair_features import FIRST_CHANNELS, FIRST_CONTEXT, SECOND_CHANNELS
 from graphglow.graph.graph import Graph
-from graphglow.linalg.rows import entries, times, unit_
-from graphglow.linalg.sparse import SparseMatrix
 
-HIDDEN_F = ("x", "fx", "ffx", "aax", "link")
-"""The views that the channel ``hidden_f`` reads."""
+VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)
 FINAL_CHANNELS = ("ffx", "ppr", "ppr_f", "spread_f", "community_f", "hidden_f")
 CHANNELS = (*VOTERS, *FINAL_CHANNELS)
 """All channels of the predictor."""
@@ -64,79 +55,142 @@ CHANNEL_NAMES = {
     "hidden_f": "hidden layer over refined features",
 }
 """Channels in plain words."""
-PPR_STEPS, PPR_TELEPORT = 8, 0.1
+RECORDS = ("agreement", "smoothness", "mean_sureness", "skew")
+"""Measures of a channel that need no labels: they count where labels are few."""
+TRUST = (
+    "accuracy", "likelihood", "accuracy_behind", "likelihood_behind", *RECORDS,
+    *(f"{name}_behind" for name in RECORDS[:2]), "sureness", "agreement_here", "degree",
+    "labels_per_class", "classes",
+)  # fmt: skip
+"""The inputs that weigh a channel at a node; the same for all channels."""
+MOST_EDGES = 2**18
+HIDDEN = 32
+SHARPNESS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 AT_ONCE = 2**18  # probabilities, nodes times classes, in one block
 FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels; Newton steps
 WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
 """Precisions of the normal priors around the frozen weights and around their common factor."""
-EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 50, 2.0
+EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 50, (0.35, 1.0)
 """Labels count as drawn evenly over classes below this probability of counts as equal; steps of
-EM; the labels' shares weigh as much as this number over the labels per class times all nodes."""
+EM; weight of the labels' shares against the predictions': a constant, and one over the labels per
+class.
+"""
 
 
-@dataclass(frozen=True, eq=False)
-class FinalRound:
-    """Views and channels over the refined graph.
+class Voter(nn.Module):
+    """``logits_k = tau sum_c alpha_c log(P_c(v, k) / pi_k)``, a weighted product of predictions.
+
+    alpha is a softmax over channels of a small network that reads :data:`TRUST`. All channels share
+    the network except for one vector each, so it learns how much a good record counts rather than
+    which channel was good on the sources.
 
     Shapes:
-        adjacency [N, N], records [V, 4] of all channels
+        odds [K, C, V], trust [K, V, T]  ->  [K, C]
     """
 
-    known: GraphEvidence
-    adjacency: SparseMatrix
-    views: dict[str, Tensor]
-    channels: dict[str, Channel]
-    records: Tensor
+    def __init__(self, channels: int = len(VOTERS), *, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randn(len(TRUST), HIDDEN, generator=generator)
+        self.trust = nn.Parameter(drawn / len(TRUST) ** 0.5)
+        self.channel = nn.Parameter(torch.zeros(channels, HIDDEN))
+        self.out = nn.Parameter(torch.randn(HIDDEN, generator=generator) / HIDDEN**0.5)
+        self.preference = nn.Parameter(torch.zeros(channels))
+        self.log_tau = nn.Parameter(torch.tensor(0.7))
+        self.tau_trust = nn.Parameter(torch.zeros(len(TRUST)))
 
-    @property
-    def graph(self) -> Graph:
-        return self.known.graph
+    def weights(self, trust: Tensor, update: Tensor | None = None) -> Tensor:
+        """Return the weight of each channel at each node: [K, V, T] -> [K, V].
 
-    def inputs(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the predictor's inputs at nodes [K]: log-odds [K, C, V], trust [K, V, T]."""
-        channels = [self.channels[name] for name in CHANNELS]
-        return vote_evidence(self.graph, channels, self.records, self.known.context, nodes)
+        ``update`` [V + 1] or [K, V + 1] is what :func:`label_update` adds to the weights, and to
+        their common factor of 1.
+        """
+        h = F.gelu(trust @ self.trust + self.channel)  # [K, V, H]
+        alpha = (h @ self.out + self.preference).softmax(-1)
+        tau = (self.log_tau + trust.mean(-2) @ self.tau_trust).clamp(-3, 3).exp()  # [K]
+        weights = tau[..., None] * alpha
+        return weights if update is None else weights * (1 + update[..., -1:]) + update[..., :-1]
 
-
-def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
-    """Compute the channels over the refined graph S [N, N]."""
-    graph, views = known.graph, final_views(known, adjacency)
-    channels = dict(known.channels)
-    for name in ("ffx", "ppr", "ppr_f"):
-        channels[name] = ridge_channel(graph, views[name])
-    channels["spread_f"] = spread_channel(graph, adjacency)
-    channels["hidden_f"] = ridge_channel(graph, hidden_layer(known.views | views, HIDDEN_F))
-    row, col, values = entries(adjacency)
-    once = row < col
-    member = communities(row[once], col[once], values[once], graph.num_nodes)
-    channels["community_f"] = community_channel(graph, member)
-    records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
-    return FinalRound(known, adjacency, views, channels, records)
+    def forward(self, odds: Tensor, trust: Tensor, update: Tensor | None = None) -> Tensor:
+        return (odds @ self.weights(trust, update)[..., None])[..., 0]
 
 
-def final_views(known: GraphEvidence, adjacency: SparseMatrix) -> dict[str, Tensor]:
-    """Compute feature means over one and two hops of S, and PageRank over both graphs."""
-    x = known.views["x"]
-    fx = times(adjacency, x)
-    return {
-        "ffx": unit_(times(adjacency, fx)),
-        "ppr": unit_(page_rank(known.graph.adj, x)),
-        "ppr_f": unit_(page_rank(adjacency, x)),
-        "fx": unit_(fx),
-    }
+def unlabelled_records(graph: Graph, channels: list[Channel]) -> Tensor:
+    """Compute :data:`RECORDS` of V channels from their predictions for all nodes: [V, 4].
+
+    Agreement with the mean of the others, and between neighbours, both corrected for chance; mean
+    confidence; divergence of the predicted class shares from the labels'.
+    """
+    if len(graph.seen) < 2:
+        return torch.zeros(len(channels), len(RECORDS), device=graph.device)
+    mean = sum((channel.probabilities for channel in channels), torch.zeros(())) / len(channels)
+    step = max(1, len(graph.low) // MOST_EDGES)
+    low, high = graph.low[::step].long(), graph.high[::step].long()
+    records = []
+    for channel in channels:
+        p, count = channel.probabilities, len(channels)
+        rest = (mean * count - p) / max(1, count - 1)
+        share = p.mean(0)
+        chance = (share * rest.mean(0)).sum()
+        agreement = ((p * rest).sum(1).mean() - chance) / (1 - chance).clamp_min(1e-3)
+        smoothness = torch.zeros_like(chance)
+        if len(low):
+            chance = share.square().sum()
+            smoothness = ((p[low] * p[high]).sum(1).mean() - chance) / (1 - chance).clamp_min(1e-3)
+        skew = (share * (share.clamp_min(1e-6) / graph.prior.clamp_min(1e-6)).log()).sum()
+        records.append(torch.stack([agreement, smoothness, p.amax(1).mean(), skew.clamp(0, 4) / 2]))
+    return torch.stack(records)
 
 
-def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:
-    """Personalised PageRank, ``sum_k a (1 - a)^k S^k x`` (Gasteiger et al., 2019): [N, D]."""
-    rank = x
-    for _ in range(PPR_STEPS):
-        rank = times(adjacency, rank).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
-    return rank
+def vote_inputs(
+    graph: Graph, channels: list[Channel], records: Tensor, context: Tensor, nodes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the inputs of a :class:`Voter` at nodes [K]: log-odds [K, C, V], trust [K, V, T].
+
+    The log-odds are ``log P / pi``, clipped to -8 .. 8.
+
+    Args:
+        graph: The graph.
+        channels: The V channels.
+        records: Of :func:`unlabelled_records`: [V, 4].
+        context: Of :mod:`graphglow.evidence.pair_features`: [G].
+        nodes: The nodes.
+    """
+    p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
+    odds = (p.clamp_min(1e-6) / graph.prior[:, None]).log().clamp(-8, 8)
+    scores = torch.stack([channel.scores for channel in channels])  # [V, 2]
+    behind, less = scores - scores.amax(0), records[:, :2] - records[:, :2].amax(0)
+    fixed = torch.cat([scores, behind, records, less], 1).expand(len(p), -1, -1)  # [K, V, 10]
+    sureness = p.amax(1)  # [K, V]
+    agreement = (p * p.mean(2, keepdim=True)).sum(1)
+    degree = (graph.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
+    place = FIRST_CONTEXT.index("labels_per_class")  # and the number of classes
+    rest = context[place : place + 2].expand(*sureness.shape, 2)
+    trust = torch.cat([fixed, torch.stack([sureness, agreement, degree], 2), rest], 2)
+    return odds, trust
 
 
-def predict_classes(predictor: Voter, final: FinalRound) -> Channel:
-    """Predict all nodes; the weights of a labelled node are updated by the other folds' labels."""
-    graph = final.graph
+def sharpened(graph: Graph, logits: Tensor) -> Channel:
+    """Make a channel of logits relative to the class shares [N, C], with the best sharpness.
+
+    The logits of labelled nodes must be leave-one-out predictions.
+    """
+    sharpness = torch.tensor(SHARPNESS, device=logits.device)
+    loo = sharpness[:, None, None] * logits[graph.labelled] + graph.prior.log()  # [S, L, C]
+    cost = 2 * sharpness.log().square() + log_loss(graph, lambda some: loo[:, some])
+    best = sharpness[cost.argmin()]
+    probabilities = (best * logits + graph.prior.log()).softmax(1)
+    scores = leave_one_out_scores(graph, probabilities)
+    return Channel(probabilities, scores, chosen={"sharpness": best})
+
+
+def predict_classes(
+    graph: Graph, predictor: Voter, inputs_of: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> Channel:
+    """Predict all nodes; the weights of a labelled node are updated by the other folds' labels.
+
+    ``inputs_of`` returns the :func:`vote_inputs` at some nodes.
+    """
     if len(graph.seen) < 2:
         return absent(graph)
     fold = folds(graph)
@@ -144,12 +198,10 @@ def predict_classes(predictor: Voter, final: FinalRound) -> Channel:
     fair = fair[torch.linspace(0, len(fair) - 1, min(len(fair), MOST_LABELS)).long()]
     nodes = graph.labelled[fair]
     kept = torch.stack([fold[nodes] != k for k in range(1 + FOLDS)])
-    update = label_update(predictor, *final.inputs(nodes), graph.classes[fair], graph.prior, kept)
+    update = label_update(predictor, *inputs_of(nodes), graph.classes[fair], graph.prior, kept)
     every = torch.arange(graph.num_nodes, device=graph.device)
     blocks = torch.split(every, max(1, AT_ONCE // len(graph.seen)))
-    logits = torch.cat(
-        [answer(predictor, *final.inputs(block), update[fold[block]]) for block in blocks]
-    )
+    logits = torch.cat([predictor(*inputs_of(some), update[fold[some]]) for some in blocks])
     shares = class_shares(graph, logits)
     probabilities = (logits + shares.log()).softmax(1)
     scores = leave_one_out_scores(graph, probabilities)
@@ -162,7 +214,7 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     Labels drawn at random have the shares of the graph. If their counts are more equal than chance
     allows (chi-squared below its 5 % quantile), they were drawn per class. The shares are then
     estimated from the predictions by EM (Saerens, Latinne and Decaestecker, 2002), shrunk towards
-    the labels' shares.
+    the labels' shares. Log-odds are halved there: what a few labels say is less sure than it looks.
 
     Shapes:
         logits [N, C] over the labels' shares -> [C]
@@ -172,9 +224,9 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     freedom = torch.full_like(spread, (len(graph.counts) - 1) / 2)
     if float(torch.special.gammainc(freedom, spread / 2)) >= EVEN:
         return graph.prior
-    shares, weight = graph.prior, SHARE_PRIOR / mean
+    shares, weight = graph.prior, SHARE_PRIOR[0] + SHARE_PRIOR[1] / mean
     for _ in range(SHARE_STEPS):
-        predicted = (logits + shares.log()).softmax(1).mean(0)
+        predicted = (logits / 2 + shares.log()).softmax(1).mean(0)
         shares = (predicted + weight * graph.prior) / (1 + weight)
     return shares
 
@@ -184,16 +236,6 @@ def folds(graph: Graph) -> Tensor:
     fold = torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
     fold[graph.labelled] = 1 + torch.arange(len(graph.labelled), device=graph.device) % FOLDS
     return fold
-
-
-def weights(predictor: Voter, trust: Tensor, update: Tensor) -> Tensor:
-    """Return updated channel weights: [K, V, T], [V + 1] or [K, V + 1] -> [K, V]."""
-    return predictor.weights(trust) * (1 + update[..., -1:]) + update[..., :-1]
-
-
-def answer(predictor: Voter, odds: Tensor, trust: Tensor, update: Tensor) -> Tensor:
-    """Return logits relative to the class shares, shapes as in :func:`weights`: [K, C]."""
-    return (odds @ weights(predictor, trust, update)[..., None])[..., 0]
 
 
 def label_update(

@@ -25,13 +25,12 @@ from graphglow.errors import InputError
 from graphglow.evidence.episodes import Episode, draw_episode, random_graph
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import FinalRound, final_round
-from graphglow.evidence.refined import above_chance
-from graphglow.evidence.rounds import (
+from graphglow.evidence.refined import (
     GraphEvidence,
+    above_chance,
+    final_round,
     first_round,
     second_round,
-    vote_inputs,
     with_vote,
 )
 from graphglow.graph.graph import known_graph
@@ -44,13 +43,13 @@ Progress = Callable[[str, int, int], None]
 """Called with the network being trained, episodes done, and their total."""
 
 
-def through_final_round(learner: EvidenceLearner, first: GraphEvidence) -> FinalRound:
+def through_final_round(learner: EvidenceLearner, first: GraphEvidence) -> GraphEvidence:
     """Run all rounds after the first."""
     known = with_vote(second_round(learner, first))
     return final_round(known, above_chance(known).adjacency())
 
 
-STAGES: dict[str, Callable[[EvidenceLearner, GraphEvidence], GraphEvidence | FinalRound]] = {
+STAGES: dict[str, Callable[[EvidenceLearner, GraphEvidence], GraphEvidence]] = {
     "first": lambda _, first: first,
     "vote": second_round,
     "second": lambda learner, first: with_vote(second_round(learner, first)),
@@ -139,7 +138,7 @@ def pretrain_folds(
             "device": str(torch.device(device)),
             "torch": str(torch.__version__),
         }
-        learner.frozen()
+        learner.requires_grad_(False).eval()
     return learners
 
 
@@ -228,7 +227,7 @@ class EpisodeSampler:
         return PairBatch(fold, known.evidence(drawn), known.context, same, logit(graph.chance))
 
     def node_batch(
-        self, episode: Episode, known: GraphEvidence | FinalRound, fold: int
+        self, episode: Episode, known: GraphEvidence, voter: str, fold: int
     ) -> NodeBatch | None:
         """Sample unlabelled nodes of classes that have a label; None if there are none."""
         graph = known.graph
@@ -241,8 +240,8 @@ class EpisodeSampler:
             return None
         shares = classes[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
         drawn = nodes[self._sample(len(nodes), self.config.nodes)]
-        inputs = known.inputs(drawn) if isinstance(known, FinalRound) else vote_inputs(known, drawn)
-        return NodeBatch(fold, *inputs, shares.log(), classes[drawn])
+        odds, trust = known.inputs(voter, drawn)
+        return NodeBatch(fold, odds, trust, shares.log(), classes[drawn])
 
     def _sample(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -263,9 +262,8 @@ def draw_batch(
             return None
         known = STAGES[stage](learners.get(fold, learners[ALL_SOURCES]), first)
         if stage in SCORERS:
-            assert isinstance(known, GraphEvidence)
             return sampler.pair_batch(episode, known, fold)
-        return sampler.node_batch(episode, known, fold)
+        return sampler.node_batch(episode, known, stage, fold)
     finally:
         torch.set_num_threads(threads)
 

@@ -1,38 +1,293 @@
-"""A refined graph: what the two rounds make of a graph, in closed form."""
+"""The rounds of refinement: scored pairs make a graph, over which pairs are scored again.
 
-from dataclasses import dataclass, replace
+``first_round``, ``second_round``, ``with_vote`` and ``final_round`` each add to a
+:class:`GraphEvidence`, ``above_chance`` makes a :class:`RefinedGraph` of it, and
+:meth:`graphglow.evidence.learner.EvidenceLearner.refine` runs them.
+"""
+
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from graphglow.device import MapBlocks, map_blocks
-from graphglow.evidence.candidates import pair_blocks
-from graphglow.evidence.channels import Channel
-from graphglow.evidence.context import FIRST_CONTEXT
-from graphglow.evidence.pair_features import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
-from graphglow.evidence.predictor import FinalRound, final_round, predict_classes
-from graphglow.evidence.rounds import (
-    CARRIED,
-    GraphEvidence,
-    calibration,
-    first_round,
-    joined,
-    over_chance,
-    score,
-    score_pairs,
-    second_round,
-    weights_of,
-    with_vote,
+from graphglow.evidence.channels import (
+    Channel,
+    absent,
+    community_channel,
+    ridge_channel,
+    spread_channel,
 )
-from graphglow.evidence.scorer import contributions
-from graphglow.graph.graph import Graph, normalised_adjacency
+from graphglow.evidence.communities import communities
+from graphglow.evidence.pair_features import (
+    FIRST_CHANNELS,
+    FIRST_CONTEXT,
+    SECOND_CHANNELS,
+    comparisons,
+    first_context,
+    labelled_homophily,
+    labelled_pairs,
+    logit,
+    moments,
+    structure,
+)
+from graphglow.evidence.predictor import (
+    CHANNELS,
+    VOTERS,
+    sharpened,
+    unlabelled_records,
+    vote_inputs,
+)
+from graphglow.evidence.views import (
+    AGAIN,
+    ALL,
+    FIRST,
+    HIDDEN_F,
+    RANKS,
+    SECOND,
+    belief_view,
+    candidate_pairs,
+    final_views,
+    first_views,
+    hidden_layer,
+    pair_blocks,
+    second_views,
+)
+from graphglow.graph.graph import Graph, adjacency_of
+from graphglow.linalg.rows import (
+    LowRank,
+    SideBySide,
+    entries,
+    leading,
+    times,
+    unit_unless_short,
+)
 from graphglow.linalg.sparse import SparseMatrix, is_edge
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
 
+LARGEST_WEIGHT = 8.0
+RESOLUTIONS = (1.0, 4.0)
+"""Resolutions of the communities: the greatest modularity, and smaller communities."""
+AT_ONCE = 2**14  # nodes in one block of the vote
+CARRIED = 4  # divides the first round's log-odds, as the second round reads them
 PAIRS = 2**20  # looked up at once
+SEARCHED = (("x", "ax", "aax", "link"), SECOND)
+"""Views in which candidates are searched, by round, besides the channels' predictions."""
+MIXED = {"vote": VOTERS, "predictor": CHANNELS}
+"""The channels that the learner's voters mix."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphEvidence:
+    """Views, channels and candidate pairs of a graph, and how reliable each channel is.
+
+    The second round adds views and channels over the first round's graph S, ``with_vote`` the
+    channel ``vote`` and more candidates, the final round views and channels over its own graph.
+
+    Shapes:
+        pairs [2, M] of int32, the first round's first; context [G]; first_weight [<= M]: weights
+        of the first round's pairs in S; first_scale [2]: slope and intercept of its scores
+    """
+
+    graph: Graph
+    views: dict[str, Tensor]
+    moments: dict[str, tuple[float, float]]
+    """Mean and deviation of the cosine over all pairs, by view."""
+    channels: dict[str, Channel]
+    pairs: Tensor
+    context: Tensor
+    search: str
+    """How the nearest neighbours were searched."""
+    maps: dict[str, LowRank] = field(default_factory=dict)
+    """Maps from features and adjacency rows to the views ``x`` and ``link``."""
+    learner: "EvidenceLearner | None" = None
+    first_scale: Tensor = field(default_factory=lambda: torch.tensor([1.0, 0.0]))
+    first_weight: Tensor = field(default_factory=lambda: torch.zeros(0))
+    first_calibration: float = 0.0
+    """Added to the first round's log-odds; see :func:`calibration`."""
+    records: dict[str, Tensor] = field(default_factory=dict)
+    """Label-free measures of the channels in :data:`MIXED`: [V, 4]."""
+
+    def evidence(self, pairs: Tensor) -> Tensor:
+        """Features of any pairs, in the order of ``FIRST_EVIDENCE`` or, after the vote, of
+        ``SECOND_EVIDENCE``: [2, K] -> [K, F].
+        """
+        pairs, scale = pairs.long(), self.first_scale
+        views = [(self.views[name], self.moments[name]) for name in FIRST]
+        channels = [self.channels[name] for name in FIRST_CHANNELS]
+        compared = comparisons(self.graph, views, channels, pairs)
+        first = torch.cat([compared, structure(self.graph, pairs)], 1)
+        if "vote" not in self.channels:
+            return first
+        assert self.learner is not None
+        views = [(self.views[name], self.moments[name]) for name in SECOND]
+        channels = [self.channels[name] for name in (*SECOND_CHANNELS, "vote")]
+        compared = comparisons(self.graph, views, channels, pairs)
+        scores = self.learner.pair_scores(0, first, self.context[: len(FIRST_CONTEXT)])
+        carried = (scale[0] * scores + scale[1]) / CARRIED
+        return torch.cat([first, compared, carried[:, None]], 1)
+
+    def scores(self, pairs: Tensor) -> Tensor:
+        """Return the learner's raw scores of pairs: [2, K] -> [K]."""
+        assert self.learner is not None
+        round_ = int("vote" in self.channels)
+        return self.learner.pair_scores(round_, self.evidence(pairs), self.context)
+
+    def inputs(self, voter: str, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the inputs of ``vote`` or ``predictor`` at nodes [K]; see :func:`vote_inputs`."""
+        channels = [self.channels[name] for name in MIXED[voter]]
+        return vote_inputs(self.graph, channels, self.records[voter], self.context, nodes)
+
+
+def first_round(
+    graph: Graph, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
+) -> GraphEvidence:
+    """Compute views and channels of the given graph, and search candidate pairs."""
+    views, maps = first_views(graph, generator)
+    channels = first_channels(graph, views)
+    near = [*(views[name] for name in SEARCHED[0]), belief_view(list(channels.values()))]
+    edges = torch.stack([graph.low, graph.high])
+    pairs, search = candidate_pairs(near, edges, map_blocks)
+    scales = {name: moments(views[name]) for name in FIRST}
+    context = first_context(graph, channels, pairs)
+    return GraphEvidence(graph, views, scales, channels, pairs, context, search, maps)
+
+
+def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]:
+    """Compute the channels of ``FIRST_CHANNELS`` over the given graph."""
+    link = views["link"]
+    ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
+    edges = graph.low, graph.high, graph.weight, graph.num_nodes
+    members = [communities(*edges, resolution=by) for by in RESOLUTIONS]
+    return {
+        **{name: ridge_channel(graph, views[name]) for name in ("ax", "aax", "diff", "role")},
+        "all": ridge_channel(graph, SideBySide.of([views[name] for name in ALL])),
+        "x": ridge_channel(graph, graph.features),
+        "link": ridge_channel(graph, graph.neighbour_rows if len(graph.low) else None),
+        "alink": ridge_channel(graph, unit_unless_short(times(graph.adj, link))),
+        "spectral": max(ranks, key=lambda channel: float(channel.scores[1])),
+        "community": max(
+            (community_channel(graph, member) for member in members),
+            key=lambda channel: float(channel.scores[1]),
+        ),
+        "spread": spread_channel(graph, graph.adj),
+        "hidden_x": ridge_channel(graph, hidden_layer(views, ("x",))),
+        "hidden_all": ridge_channel(graph, hidden_layer(views, ALL)),
+    }
+
+
+def second_round(
+    learner: "EvidenceLearner", known: GraphEvidence, map_blocks: MapBlocks = map_blocks
+) -> GraphEvidence:
+    """Score the first round's pairs, and compute views and channels over the resulting graph S."""
+    graph, pairs, known = known.graph, known.pairs, replace(known, learner=learner)
+    log_odds, scale, shift = candidate_log_odds(known, map_blocks)
+    weight = log_odds.clamp(0, LARGEST_WEIGHT)
+    adjacency = adjacency_over(pairs, weight, graph.num_nodes)
+    fresh = second_views(known.views, adjacency)
+    views = known.views | fresh
+    channels = {name: ridge_channel(graph, views[name]) for name in SECOND}
+    channels["again"] = ridge_channel(graph, SideBySide.of([views[name] for name in AGAIN]))
+    channels["spread_s"] = spread_channel(graph, adjacency)
+    channels["hidden_again"] = ridge_channel(graph, hidden_layer(views, AGAIN))
+    homophily = labelled_homophily(graph, pairs, weight)
+    scores = [channels[name].scores for name in SECOND_CHANNELS]
+    channels = known.channels | channels
+    return replace(
+        known,
+        views=views,
+        moments=known.moments | {name: moments(view) for name, view in fresh.items()},
+        channels=channels,
+        context=torch.cat([known.context, *scores, homophily[None]]),
+        first_scale=scale,
+        first_weight=weight,
+        first_calibration=shift,
+        records={"vote": unlabelled_records(graph, [channels[name] for name in VOTERS])},
+    )
+
+
+def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> GraphEvidence:
+    """Add the vote of all channels, and the second round's candidates behind the first's."""
+    graph, vote = known.graph, absent(known.graph)
+    if len(graph.seen) > 1:
+        assert known.learner is not None
+        blocks = torch.split(torch.arange(graph.num_nodes, device=graph.device), AT_ONCE)
+        logits = [known.learner.vote(*known.inputs("vote", block)) for block in blocks]
+        vote = sharpened(graph, torch.cat(logits))
+    believed = [*(known.channels[name] for name in SECOND_CHANNELS), vote]
+    near = [*(known.views[name] for name in SEARCHED[1]), belief_view(believed)]
+    found, _ = candidate_pairs(near, known.pairs[:, :0], map_blocks)
+    return replace(
+        known,
+        channels=known.channels | {"vote": vote},
+        pairs=torch.cat([known.pairs, new_pairs(known, found)], 1),
+        context=torch.cat([known.context, vote.scores]),
+    )
+
+
+def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> GraphEvidence:
+    """Compute views and channels over the refined graph S [N, N]."""
+    graph, views = known.graph, known.views | final_views(known.graph, known.views["x"], adjacency)
+    channels = dict(known.channels)
+    for name in ("ffx", "ppr", "ppr_f"):
+        channels[name] = ridge_channel(graph, views[name])
+    channels["spread_f"] = spread_channel(graph, adjacency)
+    channels["hidden_f"] = ridge_channel(graph, hidden_layer(views, HIDDEN_F))
+    row, col, values = entries(adjacency)
+    once = row < col
+    member = communities(row[once], col[once], values[once], graph.num_nodes)
+    channels["community_f"] = community_channel(graph, member)
+    records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
+    return replace(
+        known, views=views, channels=channels, records=known.records | {"predictor": records}
+    )
+
+
+def candidate_log_odds(known: GraphEvidence, map_blocks: MapBlocks) -> tuple[Tensor, Tensor, float]:
+    """Score all candidates: log-odds over chance [M], slope and intercept [2], calibration."""
+    assert known.learner is not None
+    blocks = pair_blocks(known.pairs)
+    scores = torch.cat(list(map_blocks(GraphEvidence.scores, known, blocks)))
+    scale = known.learner.scale(int("vote" in known.channels), scores)
+    log_odds = scale[0] * scores + scale[1]
+    shift = calibration(known.graph, known.pairs, log_odds)
+    return log_odds + shift, scale, shift
+
+
+def new_pairs(known: GraphEvidence, pairs: Tensor) -> Tensor:
+    """Keep the pairs that are no candidates yet: [2, K] -> [2, <= K] of the candidates' type."""
+    key, old = (p[0].long() * known.graph.num_nodes + p[1] for p in (pairs, known.pairs))
+    return pairs[:, ~torch.isin(key, old)].to(known.pairs.dtype)
+
+
+def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
+    """Build the normalised adjacency S of sorted pairs [2, M] with positive weights: [N, N]."""
+    kept = weight > 0
+    return adjacency_of(pairs[0][kept], pairs[1][kept], weight[kept], num_nodes)
+
+
+def calibration(graph: Graph, pairs: Tensor, log_odds: Tensor) -> float:
+    """Fit an intercept for the log-odds to the pairs with two labels.
+
+    Their evidence consists of leave-one-out predictions. The intercept has a normal prior of
+    deviation 0.7, and the pairs weigh at most twice the number of labels, since they share nodes.
+    """
+    both, same = labelled_pairs(graph, pairs)
+    count = len(same)
+    if count == 0 or len(graph.seen) < 2:
+        return 0.0
+    weight = min(1.0, 2 * len(graph.labelled) / count)
+    logits = log_odds[both].double() + logit(graph.chance)
+    shift = torch.zeros((), dtype=torch.float64, device=logits.device)
+    for _ in range(12):  # Newton's method
+        p = (logits + shift).sigmoid()
+        slope = weight * (p - same).sum() + shift / 0.49
+        step = slope / (weight * (p * (1 - p)).sum() + 1 / 0.49)
+        shift = shift - step.clamp(-0.5, 0.5)
+    return float(shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +312,10 @@ class RefinedGraph:
     scale: Tensor
     calibration: float
     """Added to all log-odds, by the pairs that have two labels."""
-    probabilities: Tensor | None
-    final: FinalRound | None = None
-    """What the predictor read; None without two classes."""
+    probabilities: Tensor | None = None
     update: Tensor | None = None
-    """What this graph's labels change in the predictor's weights: [1 + folds, V + 1]."""
+    """What this graph's labels change in the predictor's weights, [1 + folds, V + 1]; None without
+    two classes."""
     shares: Tensor | None = None
     """Estimated share of each class that has a label, among all nodes: [C]."""
     least_weight: float = 0.0
@@ -72,30 +326,12 @@ class RefinedGraph:
         return self.known.graph
 
     @property
-    def num_nodes(self) -> int:
-        return self.graph.num_nodes
-
-    @property
-    def chance(self) -> float:
-        """Probability that two random nodes are of one class; log-odds count from here."""
-        return self.graph.chance
-
-    @property
-    def search(self) -> str:
-        """How the nearest nodes were found: ``exact``, or the number of lists."""
-        return self.known.search
-
-    @property
-    def channels(self) -> dict[str, Channel]:
-        return self.known.channels if self.final is None else self.final.channels
-
-    @property
     def channel_scores(self) -> dict[str, dict[str, float]]:
         """Leave-one-out accuracy over the majority class, and log-loss gain, by channel."""
         names = ("accuracy", "likelihood")
         return {
             channel: dict(zip(names, found.scores.tolist(), strict=True))
-            for channel, found in self.channels.items()
+            for channel, found in self.known.channels.items()
         }
 
     @property
@@ -104,7 +340,7 @@ class RefinedGraph:
 
     @property
     def pair_probability(self) -> Tensor:
-        return (self.pair_log_odds + logit(self.chance)).sigmoid()
+        return (self.pair_log_odds + logit(self.graph.chance)).sigmoid()
 
     @property
     def edge_index(self) -> Tensor:
@@ -117,26 +353,21 @@ class RefinedGraph:
 
     @property
     def edge_probability(self) -> Tensor:
-        return (self.pair_log_odds[self.edges] + logit(self.chance)).sigmoid().repeat(2)
+        return self.pair_probability[self.edges].repeat(2)
 
     @property
     def edge_in_input(self) -> Tensor:
         return self.pair_in_input[self.edges].repeat(2)
 
-    @property
-    def input_edges(self) -> int:
-        """Number of undirected edges of the input, without self-loops."""
-        return len(self.graph.low)
-
     def adjacency(self) -> SparseMatrix:
-        """``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
-        return normalised_adjacency(self.edge_index, self.edge_weight, self.num_nodes)
+        """Build ``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
+        low, high = self.known.pairs[:, self.edges]
+        return adjacency_of(low, high, self.weights(), self.graph.num_nodes)
 
     def weights(self) -> Tensor:
         """Weight of each edge, by its log-odds over chance: [K]."""
-        weight = weights_of(self.pair_log_odds[self.edges])
-        floor = self.least_weight * self.pair_in_input[self.edges]
-        return torch.maximum(weight, floor)
+        weight = self.pair_log_odds[self.edges].clamp(0, LARGEST_WEIGHT)
+        return torch.maximum(weight, self.least_weight * self.pair_in_input[self.edges])
 
     def only(self, kept: Tensor) -> "RefinedGraph":
         """Keep some of the edges: [K] of bool."""
@@ -152,118 +383,30 @@ class RefinedGraph:
         place -= (counts.cumsum(0) - counts).repeat_interleave(counts)
         return torch.empty_like(ends).index_copy_(0, order, place).view(2, -1)
 
-    def dropped(self) -> Tensor:
-        """Positions of the input edges that are at or below chance: [D]."""
-        return (self.pair_in_input & (self.pair_log_odds <= 0)).nonzero()[:, 0]
-
-
-def refine_graph(
-    learner: "EvidenceLearner",
-    graph: Graph,
-    generator: torch.Generator,
-    also: Tensor | None = None,
-    map_blocks: MapBlocks = map_blocks,
-) -> RefinedGraph:
-    """Run both rounds of a frozen learner, score the pairs, and predict the classes.
-
-    ``also`` are pairs [2, K] to score besides the candidates; nothing else changes by them, nor by
-    ``map_blocks``, which computes the blocks of nodes and pairs.
-    """
-    first = first_round(graph, generator, map_blocks)
-    known = with_vote(second_round(learner, first, map_blocks), map_blocks)
-    refined = with_prediction(above_chance(known, map_blocks))
-    return refined if also is None else with_pairs(refined, also)
-
 
 def above_chance(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> RefinedGraph:
     """Score the candidates of both rounds; those above chance are edges."""
-    graph, pairs = known.graph, known.pairs
-    assert known.learner is not None
-    scores = score_pairs(known, map_blocks)
-    scale = known.learner.scale(1, scores)
-    log_odds = over_chance(scale, scores)
-    shift = calibration(graph, pairs, log_odds)
-    log_odds = log_odds + shift
+    log_odds, scale, shift = candidate_log_odds(known, map_blocks)
+    blocks = torch.split(known.pairs, PAIRS, 1)
     return RefinedGraph(
         known=known,
         edges=(log_odds > 0).nonzero()[:, 0],
-        num_candidates=pairs.shape[1],
-        pair_in_input=torch.cat([is_edge(graph.links, p) for p in torch.split(pairs, PAIRS, 1)]),
+        num_candidates=len(log_odds),
+        pair_in_input=torch.cat([is_edge(known.graph.links, block) for block in blocks]),
         pair_log_odds=log_odds,
         scale=scale,
         calibration=shift,
-        probabilities=_all_classes(graph, known.channels["vote"].probabilities),
-    )
-
-
-def with_prediction(refined: RefinedGraph) -> RefinedGraph:
-    """Predict the classes over the refined graph, if there are two."""
-    known = refined.known
-    if len(known.graph.seen) < 2:
-        return refined
-    assert known.learner is not None
-    final = final_round(known, refined.adjacency())
-    answer = predict_classes(known.learner.predictor, final)
-    return replace(
-        refined,
-        probabilities=_all_classes(known.graph, answer.probabilities),
-        final=final,
-        update=answer.chosen["update"],
-        shares=answer.chosen["shares"],
     )
 
 
 def with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     """Put those of ``also`` [2, K] that are no candidates behind them, sorted."""
-    known, graph, nodes = refined.known, refined.graph, refined.num_nodes
-    also = also.to(graph.device)
-    key = torch.unique(also.amin(0) * nodes + also.amax(0))
-    key = key[~torch.isin(key, known.pairs[0].long() * nodes + known.pairs[1])]
-    pairs = torch.stack([key // nodes, key % nodes])
-    scores = joined((score(known, block) for block in pair_blocks(pairs)), graph)
-    log_odds = over_chance(refined.scale, scores) + refined.calibration
+    known = refined.known
+    pairs = new_pairs(known, torch.unique(also.to(known.graph.device).sort(0).values, dim=1))
+    log_odds = refined.scale[0] * known.scores(pairs) + refined.scale[1] + refined.calibration
     return replace(
         refined,
-        known=replace(known, pairs=torch.cat([known.pairs, pairs.to(known.pairs.dtype)], 1)),
-        pair_in_input=torch.cat([refined.pair_in_input, is_edge(graph.links, pairs)]),
+        known=replace(known, pairs=torch.cat([known.pairs, pairs], 1)),
+        pair_in_input=torch.cat([refined.pair_in_input, is_edge(known.graph.links, pairs)]),
         pair_log_odds=torch.cat([refined.pair_log_odds, log_odds]),
     )
-
-
-def _all_classes(graph: Graph, probabilities: Tensor) -> Tensor | None:
-    """Add the classes that have no label, at 0: [N, C] -> [N, classes]."""
-    if len(graph.seen) == 0:
-        return None
-    whole = torch.zeros(len(probabilities), graph.num_classes, device=graph.device)
-    whole[:, graph.seen] = probabilities
-    return whole
-
-
-@torch.no_grad()
-def explain_pairs(
-    learner: "EvidenceLearner", refined: RefinedGraph, which: Tensor
-) -> dict[str, Tensor]:
-    """Share of each kind of evidence in the log-odds of some of ``refined.pairs``.
-
-    The second round reads what the first makes of the evidence, so the two are taken as one score.
-    ``chance`` is the log-odds of two random nodes, ``this graph`` what the context alone adds, and
-    ``labelled pairs`` the calibration by them.
-
-    Shapes:
-        which [K] -> by name [K]; their sum is ``logit(pair_probability[which])``
-    """
-    names = [name for name, kinds in GROUPS.items() if kinds != ("first_round",)]
-    groups = [[SECOND_EVIDENCE.index(kind) for kind in GROUPS[name]] for name in names]
-    known, context = refined.known, refined.known.context
-    first, carried = len(FIRST_EVIDENCE), SECOND_EVIDENCE.index("first_round")
-
-    def score(f: Tensor) -> Tensor:
-        whole = f.clone()
-        before = learner.pair_scores(0, f[:, :first], context[: len(FIRST_CONTEXT)])
-        whole[:, carried] = over_chance(known.first_scale, before) / CARRIED
-        return over_chance(refined.scale, learner.pair_scores(1, whole, context))
-
-    shares = contributions(score, known.evidence(known.pairs[:, which]), groups)
-    named = dict(zip([*names, "this graph"], shares.unbind(1), strict=True))
-    everywhere = {"labelled pairs": refined.calibration, "chance": logit(refined.chance)}
-    return named | {k: torch.full_like(shares[:, 0], v) for k, v in everywhere.items()}

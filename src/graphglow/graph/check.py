@@ -4,6 +4,7 @@ import copy
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
@@ -19,6 +20,8 @@ MADE = ("knn_graph", "knn_table")
 """Set where edges join nearest neighbours: for want of any, or in the package's own tables."""
 OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
 """Attributes of nodes whatever their size: PyG takes a list of length E for one of edges."""
+SPLITS = ("train", "val", "test")
+MASKS = ("train_mask", "val_mask", "test_mask")
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 
@@ -45,22 +48,32 @@ def check_graph(
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
     data = copy.copy(one_graph(data))
-    _add_column(data)
+    if data.x is None or data.x.shape[1] == 0:
+        _add_column(data)
     data.x = _checked_features(data.x)
-    num_nodes = data.x.shape[0]
+    num_nodes, names = data.x.shape[0], data.get("class_names")
     y = torch.full((num_nodes,), -1) if data.y is None and not need_labels else data.y
-    data.y = checked_labels(y, num_nodes, data.get("class_names"))
+    data.y = checked_labels(y, num_nodes, names)
     data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     if weight is not None:
         data.edge_weight = weight
-    _add_directions(data, num_nodes)
     if data.edge_index.shape[1] == 0:
         data.edge_index = knn_edges(data.x)
         data.pop("edge_weight", None)
         data.knn_graph = True
+    elif not is_undirected(data.edge_index, weight, num_nodes):
+        _add_directions(data, num_nodes)
     _complete_masks(data, split_seed, need_validation)
     if need_labels:
-        _need_two_classes(data.y, data.get("class_names"))
+        classes = data.y[data.y >= 0].unique().tolist()
+        if len(classes) < 2:
+            only = (
+                f"only class {(names or range(num_nodes))[classes[0]]}" if classes else "no label"
+            )
+            raise InputError(
+                f"y must label at least two classes; got {only}{'' if classes else ' at all'} "
+                "(refine and audit need none; load_graph takes need_labels=False)"
+            )
         for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
             rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
             _need(bool(data[name].any()), f"{rule}; got none")
@@ -79,47 +92,39 @@ def _need(holds: bool, sentence: str) -> None:
 
 def one_graph(data: object) -> Data:
     """Return ``data`` if it is a ``Data`` whose parts are of the right kinds."""
-    if isinstance(data, HeteroData):
-        raise InputError(
-            "a graph must have nodes of one kind, a torch_geometric Data; got a HeteroData (where "
-            "its kinds have the same features, data.to_homogeneous() makes a Data of it)"
-        )
     if not isinstance(data, Data):
-        raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
+        several = isinstance(data, HeteroData)
+        how = " (where its kinds have the same features, data.to_homogeneous() makes a Data of it)"
+        raise InputError(
+            f"a graph must have nodes of one kind, a torch_geometric Data; got a "
+            f"{type(data).__name__}{how if several else ''}"
+        )
     if data.edge_index is None and data.get("adj_t") is not None:
         raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
     x, stated = data.x, data.get("num_nodes")
     if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
-    if stated is not None and not hasattr(stated, "__index__"):
-        raise InputError(f"num_nodes must be an integer; got {stated!r}")
-    if x is not None and stated is not None and int(stated) != len(x):
+    if x is not None and stated is not None and stated != len(x):
         raise InputError(f"x must have one row per node ({stated}); got {len(x)} rows")
     for name in MASKS:
         if not isinstance(mask := data.get(name), Tensor | None):
             raise InputError(f"{name} must be a boolean tensor [N]; got {type(mask).__name__}")
     for name in ("node_id", "class_names"):
-        if data.get(name) is not None:
-            _check_names(name, data[name], data.num_nodes if name == "node_id" else None)
+        if (given := data.get(name)) is None:
+            continue
+        listed = given.tolist() if hasattr(given, "tolist") else given
+        rule = f"{name} must be a list of text or numbers"
+        _need(isinstance(listed, list | tuple), f"{rule}; got {given!r:.60}")
+        plain = [one.item() if hasattr(one, "item") else one for one in listed]
+        bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
+        _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
+        count = data.num_nodes if name == "node_id" else len(plain)
+        _need(len(plain) == count, f"{name} must have one id per node ({count}); got {len(plain)}")
+        if len(set(map(str, plain))) < len(plain):
+            twice = pd.Series(plain).astype(str).loc[lambda texts: texts.duplicated()].iloc[0]
+            raise InputError(f"{name} must hold each name once; got {twice!r} twice")
     return data
-
-
-def _check_names(name: str, given: object, count: int | None) -> None:
-    """Raise unless ``given`` holds ``count`` different texts or numbers."""
-    listed = given.tolist() if hasattr(given, "tolist") else given
-    rule = f"{name} must be a list of text or numbers"
-    if not isinstance(listed, list | tuple):
-        raise InputError(f"{rule}; got {given!r:.60}")
-    plain = [one.item() if hasattr(one, "item") else one for one in listed]
-    bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
-    _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
-    if count is not None and len(plain) != count:
-        raise InputError(f"{name} must have one id per node ({count}); got {len(plain)}")
-    seen: set[str] = set()
-    for text in map(str, plain):
-        _need(text not in seen, f"{name} must hold each name once; got {text!r} twice")
-        seen.add(text)
 
 
 def _is_integer(tensor: Tensor) -> bool:
@@ -128,8 +133,6 @@ def _is_integer(tensor: Tensor) -> bool:
 
 def _add_column(data: Data) -> None:
     """Give nodes without features a column of ones: only their edges tell them apart."""
-    if data.x is not None and data.x.shape[1] > 0:
-        return
     if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
         raise InputError("a graph must have features x or edges; got neither")
     known = [len(part) for part in (data.x, data.y) if isinstance(part, Tensor)]
@@ -142,28 +145,27 @@ def _add_column(data: Data) -> None:
 def _checked_features(x: Tensor) -> Tensor:
     _need(len(x) > 0, f"x must have a row for each of at least one node; got {tuple(x.shape)}")
     _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
-    x = x.to_dense() if x.layout != torch.strided else x
-    x = x.detach().cpu().to(torch.float32)
+    x = (x if x.layout == torch.strided else x.to_dense()).detach().cpu().to(torch.float32)
     low, high = torch.aminmax(x)  # one pass; NaN comes through
     if not (torch.isfinite(low) and torch.isfinite(high)):
-        bad = ~torch.isfinite(x)
-        row, column = bad.nonzero()[0].tolist()
+        bad = (~torch.isfinite(x)).nonzero()
+        row, column = bad[0].tolist()
         raise InputError(
             f"x must be finite; got {x[row, column].item()} at node {row}, column {column} "
-            f"({int(bad.sum())} such entries)"
+            f"({len(bad)} such entries)"
         )
     _need(bool(low != 0 or high != 0), "x must have at least one non-zero entry; got all zeros")
     return x
 
 
 def checked_labels(y: object, num_nodes: int, class_names: list[str] | None) -> Tensor:
-    """Labels as int64 on the CPU, -1 for unlabelled: [N] or [N, 1] -> [N]."""
+    """Return labels as int64 on the CPU, -1 for unlabelled: [N] or [N, 1] -> [N]."""
     if not isinstance(y, Tensor):
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.shape != (num_nodes,):
-        hint = " (of several labels take one at a time, y = y[:, 0]; one-hot ones are y.argmax(1))"
         several = y.ndim == 2 and len(y) == num_nodes
+        hint = " (of several labels take one at a time, y = y[:, 0]; one-hot ones are y.argmax(1))"
         got = f"got shape {tuple(y.shape)}{hint if several else ''}"
         raise InputError(f"y must have one label per node ({num_nodes}); {got}")
     if not _is_integer(y):
@@ -180,19 +182,8 @@ def checked_labels(y: object, num_nodes: int, class_names: list[str] | None) -> 
     return y
 
 
-def _need_two_classes(y: Tensor, class_names: list[str] | None) -> None:
-    classes = sorted({*y[y >= 0].tolist()})
-    if len(classes) < 2:
-        names = class_names or range(len(y))
-        got = f"only class {names[classes[0]]}" if classes else "no label at all"
-        raise InputError(
-            f"y must label at least two classes; got {got} (refine and audit need none; "
-            "load_graph takes need_labels=False)"
-        )
-
-
 def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """Edges as int64 [2, E] and weights as float32 [E], if there are any, on the CPU."""
+    """Return edges as int64 [2, E] and weights as float32 [E], if there are any, on the CPU."""
     if edges is None:
         return torch.empty(2, 0, dtype=torch.int64), None
     edges = edges.as_tensor() if isinstance(edges, EdgeIndex) else edges
@@ -221,14 +212,11 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
 
 def _add_directions(data: Data, num_nodes: int) -> None:
     """Give every edge both directions, with all values that the graph has for edges."""
-    edges, weight = data.edge_index, data.get("edge_weight")
-    if is_undirected(edges, weight, num_nodes):
-        return
+    edges = data.edge_index
     names = copy.copy(data).edge_attrs()  # which PyG keeps in the graph that is asked
-    known = {n: data[n] for n in names if isinstance(data[n], Tensor)}
-    del known["edge_index"]
-    numbers = {n: v.byte() if v.dtype == torch.bool else v for n, v in known.items()}
-    data.edge_index, both = to_undirected(edges, [*numbers.values()], num_nodes, reduce="max")
+    known = {n: data[n] for n in names if isinstance(data[n], Tensor) and n != "edge_index"}
+    numbers = [v.byte() if v.dtype == torch.bool else v for v in known.values()]
+    data.edge_index, both = to_undirected(edges, numbers, num_nodes, reduce="max")
     for (name, before), after in zip(known.items(), both, strict=True):
         data[name] = after.to(before.dtype)
     for name, before in {"edge_index": edges, **known}.items():
@@ -252,9 +240,10 @@ def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
     if not isinstance(data.get("split"), str):
         data.split = "own"
     check_masks(data)
+    known = data.y >= 0
     for name in MASKS:
-        known, mask = data.y >= 0, data.get(name)
-        data[name] = known & False if mask is None else mask.detach().cpu() & known
+        mask = data.get(name)
+        data[name] = torch.zeros_like(known) if mask is None else mask.detach().cpu() & known
 
 
 def check_masks(data: Data) -> None:
@@ -282,69 +271,47 @@ def without_edges(data: Data) -> Data:
     return data
 
 
-SPLITS = ("train", "val", "test")
-MASKS = ("train_mask", "val_mask", "test_mask")
-
-
-def random_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def random_split(y: Tensor, *, seed: int, by_class: bool = False) -> tuple[Tensor, ...]:
     """Split the labelled nodes at random into 50 / 25 / 25 % (Appendix B of the paper).
+
+    With ``by_class`` each class is split so, as nearly as can be. Training has a node of every
+    class if it has at least as many nodes as there are classes; a class of two has its other node
+    in validation or test.
 
     Shapes:
         y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
     """
-    return split_in_parts(_shuffled(y, seed))
-
-
-def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the labelled nodes of each class at random into 50 / 25 / 25 %, as nearly as can be.
-
-    Training has a node of every class if it has at least as many nodes as there are classes; a
-    class of two has its other node in validation or test.
-    """
-    order = _shuffled(y, seed)
-    rank, count = _rank_in_class(y[order])
-    share = (rank + 0.5) / count  # below 1 / 2 for half of each class
-    share[rank == 0] = 0  # one of each class comes first
-    return split_in_parts(order[share.argsort(stable=True)])
-
-
-def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the labelled nodes into a few of each class, a quarter of the rest, and the rest."""
-    at_least("per_class", per_class, 1)
-    order = _shuffled(y, seed)
-    rank, _ = _rank_in_class(y[order])
-    train, rest = order[rank < per_class], order[rank >= per_class]
-    val, test = torch.tensor_split(rest, [len(rest) // 4])
-    return train.sort()[0], val.sort()[0], test.sort()[0]
-
-
-def _shuffled(y: Tensor, seed: int) -> Tensor:
-    """The labelled nodes, in random order."""
-    labelled, seed = (y >= 0).nonzero()[:, 0], at_least("the seed of a split", seed, 0)
-    return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
-
-
-def _rank_in_class(y: Tensor) -> tuple[Tensor, Tensor]:
-    """0, 1, .. within each class, and the size of the class: [n], [n]."""
-    _, code, count = torch.unique(y, return_inverse=True, return_counts=True)
-    first = count.cumsum(0) - count  # where each class begins, sorted by class
-    rank = torch.empty_like(code)
-    rank[code.argsort(stable=True)] = torch.arange(len(y)) - first.repeat_interleave(count)
-    return rank, count[code]
-
-
-def split_in_parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The first half, the next quarter and the rest, each sorted."""
+    order, rank = _shuffled(y, seed)
+    if by_class:
+        share = (rank + 0.5) / torch.bincount(y[order])[y[order]]  # below 1 / 2 for half of each
+        share[rank == 0] = 0  # one of each class comes first
+        order = order[share.argsort(stable=True)]
     n_train, n_val = max(1, len(order) // 2), max(1, len(order) // 4)
-    train, val, test = torch.tensor_split(order, [n_train, n_train + n_val])
-    return train.sort()[0], val.sort()[0], test.sort()[0]
+    parts = torch.tensor_split(order, [n_train, n_train + n_val])
+    return tuple(part.sort()[0] for part in parts)
+
+
+def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, ...]:
+    """Split the labelled nodes into a few of each class, a quarter of the rest, and the rest."""
+    order, rank = _shuffled(y, seed)
+    few = rank < at_least("per_class", per_class, 1)
+    val, test = torch.tensor_split(order[~few], [int((~few).sum()) // 4])
+    return tuple(part.sort()[0] for part in (order[few], val, test))
+
+
+def _shuffled(y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """The labelled nodes in random order, and 0, 1, .. within each class: [n], [n]."""
+    labelled, seed = (y >= 0).nonzero()[:, 0], at_least("the seed of a split", seed, 0)
+    order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+    classes = pd.Series(y[order].numpy())
+    return order, torch.tensor(classes.groupby(classes).cumcount().to_numpy())
 
 
 def with_random_split(data: Data, seed: int, *, by_class: bool = False) -> Data:
     """Set the masks of a random split where there is no mask yet, and ``data.split``."""
     if not any(data.get(name) is not None for name in MASKS):
-        draw = stratified_split if by_class else random_split
-        for name, index in zip(MASKS, draw(data.y.cpu(), seed=seed), strict=True):
+        parts = random_split(data.y.cpu(), seed=seed, by_class=by_class)
+        for name, index in zip(MASKS, parts, strict=True):
             data[name] = index_to_mask(index, len(data.y)).to(data.y.device)
         data.split = f"random seed {seed}"
     return data

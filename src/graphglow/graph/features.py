@@ -16,6 +16,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -30,19 +31,18 @@ FEW_CATEGORIES = 20
 """So is one with more than these, if they are more than half as many as its filled cells."""
 LARGEST = 1e38
 """Magnitude of a number that float32 still holds."""
-FEWEST_ROWS, MOST_ROWS = 30, 5000
-"""Training nodes on which a leak is looked for: of fewer nothing can be said."""
 UNKNOWN = ("?", "-", "unknown", "unlabelled", "unlabeled")
 """Labels that more often mean that none is known."""
-LEAK_ACCURACY = 0.98
-LEAK_ERRORS = 0.2
-"""A leak makes at most this share of the errors that the majority class makes."""
+FEWEST_ROWS, MOST_ROWS = 30, 5000
+"""Training nodes on which a leak is looked for: of fewer nothing can be said."""
+LEAK_ACCURACY, LEAK_ERRORS = 0.98, 0.2
+"""A leak is at least so accurate, with at most this share of the majority class's errors."""
 
 
 def encode_columns(
-    frame: Any, what: str, categories: Sequence[str] = ()
+    frame: pd.DataFrame, what: str, categories: Sequence[str] = ()
 ) -> tuple[Tensor, list[dict[str, Any]]]:
-    """Turn a pandas table, ``what`` in errors, into features; also return how.
+    """Turn a table, ``what`` in errors, into features; also return how.
 
     A missing number is the mean of its column; a missing category is a row of zeros. A constant
     column of numbers becomes zeros. Columns in ``categories`` are never taken for numbers.
@@ -54,7 +54,7 @@ def encode_columns(
     columns = [facts for facts in described if facts is not None]
     if not any(width(facts) for facts in columns):
         return torch.empty(len(frame), 0), []
-    x = encode_alike(frame, columns, [facts["name"] for facts in columns], what)
+    x = encode_alike(frame, columns, what)
     if not x.any():
         raise InputError(
             f"No feature column of {what} differs between its {len(frame)} rows, so that nodes "
@@ -63,14 +63,11 @@ def encode_columns(
     return x, columns
 
 
-def encode_alike(
-    frame: Any, columns: Sequence[Mapping[str, Any]], names: Sequence[str], what: str
-) -> Tensor:
-    """Encode rows as ``columns`` say; ``names`` are theirs in ``frame``: M rows -> [M, D]."""
-    import pandas as pd
-
+def encode_alike(frame: pd.DataFrame, columns: Sequence[Mapping[str, Any]], what: str) -> Tensor:
+    """Encode rows as ``columns`` say: M rows -> [M, D]."""
     parts = [np.zeros((len(frame), 0), np.float32)]
-    for facts, name in zip(columns, names, strict=True):
+    for facts in columns:
+        name = facts["name"]
         if "categories" in facts:
             text = _filled(frame[name])
             if set(facts["categories"]) <= {"True", "False"}:  # a file may write them otherwise
@@ -93,29 +90,61 @@ def encode_alike(
     return torch.from_numpy(np.concatenate(parts, axis=1))
 
 
-def numbers_of(column: Any, what: str, *, is_date: bool = False) -> np.ndarray:
-    """A column as finite numbers, or dates as days since 1970; NaN for blanks: [N]."""
+def _describe(column: pd.Series, what: str, is_category: bool) -> dict[str, Any] | None:
+    """Say how a column is to be encoded; None if it is left out."""
+    kinds, name = pd.api.types, str(column.name)
+    is_category |= kinds.is_bool_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype)
+    is_date = not is_category and kinds.is_datetime64_any_dtype(column)
+    is_number = not is_category and kinds.is_numeric_dtype(column)
+    if not (is_category or is_date or is_number):
+        plain = (str, Real, np.bool_, Decimal, date, type(None), type(pd.NA))
+        other = next((cell for cell in column if not isinstance(cell, plain)), None)
+        if other is not None:
+            warn(
+                f"column {name!r} of {what} is left out: features are numbers, dates, text or "
+                f"booleans, not {type(other).__name__}"
+            )
+            return None
+        text = _filled(column)
+        present = text[text != ""]  # if most are numbers, or dates, all must be
+        is_number = 2 * _parse(text, False)[1].sum() <= len(present)
+        is_date = not is_number and 2 * _parse(text, True)[1].sum() <= len(present)
+        different = 0 if is_number or is_date else present.nunique()
+        if different > MAX_CATEGORIES or FEW_CATEGORIES < different > len(present) / 2:
+            warn(
+                f"column {name!r} of {what} is left out: {different} different texts in "
+                f"{len(present)} filled cells are names or comments, not categories (dates are "
+                "written 2024-01-31)"
+            )
+            return None
+    if not (is_date or is_number):
+        return {"name": name, "categories": sorted(set(_filled(column)) - {""})}
+    values = numbers_of(column, what, is_date=is_date)
+    known = values[~np.isnan(values)]
+    constant = len(known) == 0 or known.min() == known.max()
+    facts = {
+        "name": name,
+        "mean": float(known.mean()) if len(known) else 0.0,
+        "scale": 0.0 if constant else float(known.std()),
+    }
+    return facts | ({"date": True} if is_date else {})
+
+
+def width(facts: Mapping[str, Any]) -> int:
+    """Return how many features a column is."""
+    return len(facts["categories"]) if "categories" in facts else 1
+
+
+def numbers_of(column: pd.Series, what: str, *, is_date: bool = False) -> np.ndarray:
+    """Read a column as finite numbers, or dates as days since 1970; NaN for blanks: [N]."""
     values, bad = _parse(column, is_date)
     _refuse(bad, column, what, "text among dates" if is_date else "text among numbers")
     _refuse(np.abs(values) > LARGEST, column, what, "a number that is too large")
     return values
 
 
-def _refuse(bad: np.ndarray, column: Any, what: str, problem: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"Column {column.name!r} of {what} has {problem} in row {row + 1} "
-            f"({text_of(column.iloc[[row]]).iloc[0][:40]!r}). Clean it, or leave the column out: "
-            f'--columns leave_out={column.name} (in Python columns={{"leave_out": '
-            f"[{str(column.name)!r}]}})."
-        )
-
-
-def _parse(column: Any, is_date: bool) -> tuple[np.ndarray, np.ndarray]:
+def _parse(column: pd.Series, is_date: bool) -> tuple[np.ndarray, np.ndarray]:
     """The numbers or days of a column, and which of its filled cells are none: [N], [N]."""
-    import pandas as pd
-
     if pd.api.types.is_numeric_dtype(column) and not is_date:
         return column.to_numpy(np.float64, na_value=np.nan), np.zeros(len(column), bool)
     text = _filled(column)
@@ -130,62 +159,19 @@ def _parse(column: Any, is_date: bool) -> tuple[np.ndarray, np.ndarray]:
     return values, np.isnan(values) & (text != "").to_numpy(bool)
 
 
-def _describe(column: Any, what: str, is_category: bool) -> dict[str, Any] | None:
-    """How a column is to be encoded, or None if it is left out."""
-    import pandas as pd
-
-    kinds = pd.api.types
-    name = str(column.name)
-    if is_category or isinstance(column.dtype, pd.CategoricalDtype) or kinds.is_bool_dtype(column):
-        return {"name": name, "categories": sorted(set(_filled(column)) - {""})}
-    if kinds.is_numeric_dtype(column) or kinds.is_datetime64_any_dtype(column):
-        return _scaling(column, what, kinds.is_datetime64_any_dtype(column))
-    plain = (str, Real, np.bool_, Decimal, date, type(None), type(pd.NA))
-    other = next((cell for cell in column if not isinstance(cell, plain)), None)
-    if other is not None:
-        warn(
-            f"column {name!r} of {what} is left out: features are numbers, dates, text or "
-            f"booleans, not {type(other).__name__}"
+def _refuse(bad: np.ndarray, column: pd.Series, what: str, problem: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"Column {column.name!r} of {what} has {problem} in row {row + 1} "
+            f"({text_of(column.iloc[[row]]).iloc[0][:40]!r}). Clean it, or leave the column out: "
+            f'--columns leave_out={column.name} (in Python columns={{"leave_out": '
+            f"[{str(column.name)!r}]}})."
         )
-        return None
-    text = _filled(column)
-    present = text[text != ""]
-    for is_date in (False, True):
-        if 2 * _parse(text, is_date)[1].sum() <= len(present):  # most are: then all must be
-            return _scaling(column, what, is_date)
-    different = present.nunique()
-    if different > MAX_CATEGORIES or FEW_CATEGORIES < different > len(present) / 2:
-        warn(
-            f"column {name!r} of {what} is left out: {different} different texts in "
-            f"{len(present)} filled cells are names or comments, not categories (dates are "
-            "written 2024-01-31)"
-        )
-        return None
-    return {"name": name, "categories": sorted(set(present))}
 
 
-def _scaling(column: Any, what: str, is_date: bool) -> dict[str, Any]:
-    """Mean and deviation of the filled cells."""
-    values = numbers_of(column, what, is_date=is_date)
-    known = values[~np.isnan(values)]
-    constant = len(known) == 0 or known.min() == known.max()
-    facts = {
-        "name": str(column.name),
-        "mean": float(known.mean()) if len(known) else 0.0,
-        "scale": 0.0 if constant else float(known.std()),
-    }
-    return facts | ({"date": True} if is_date else {})
-
-
-def width(facts: Mapping[str, Any]) -> int:
-    """How many features a column is."""
-    return len(facts["categories"]) if "categories" in facts else 1
-
-
-def text_of(column: Any) -> Any:
+def text_of(column: pd.Series) -> pd.Series:
     """Stripped text, empty for blanks; whole numbers that pandas keeps as floats are whole."""
-    import pandas as pd
-
     if pd.api.types.is_float_dtype(column):  # integers with blanks, as pandas keeps them
         known = column.dropna()
         if (known == known.round()).all() and (known.abs() < 2**53).all():
@@ -194,7 +180,7 @@ def text_of(column: Any) -> Any:
     return text.map(str).str.strip().astype(object)
 
 
-def _filled(column: Any) -> Any:
+def _filled(column: pd.Series) -> pd.Series:
     """Stripped text where words for nothing are blanks too."""
     text = text_of(column)
     return text.where(~text.isin(MISSING), "")
@@ -208,8 +194,6 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
     Returns:
         ``y`` [N] with -1 for unlabelled, and the class names in order; numbers as text.
     """
-    import pandas as pd
-
     text = _filled(pd.Series(labels).reset_index(drop=True))
     classes = text[text != ""]
     number = pd.to_numeric(classes, errors="coerce")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from torch_geometric.data.storage import GlobalStorage
 from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph.check import MASKS, SPLITS, mask_from
 from graphglow.graph.features import encode_columns, encode_labels
-from graphglow.graph.tables import Columns, Roles, is_frame, one_sentence, open_table, read_tables
+from graphglow.graph.tables import Columns, one_sentence, open_table, read_tables, roles_of
 from graphglow.storage import existing_file
 
 EDGE_VALUES = ("weight", "probability", "in_input", "input_weight", "latent_weight")
@@ -29,7 +30,6 @@ EDGE_VALUES = ("weight", "probability", "in_input", "input_weight", "latent_weig
 TENSORS = ("x", "y", "edge_index", "adj_t", *(f"edge_{name}" for name in EDGE_VALUES))
 LISTS = ("node_id", "class_names")
 NAMES = {*TENSORS, *LISTS, *SPLITS, *MASKS}
-SPARSE = ("adj_data", "adj_indices", "adj_indptr")
 LABELS = ("y", "class", "label")
 """Where a NetworkX graph has several, the first: drawing programs put names in ``label``."""
 NOT_FEATURES = {*LABELS, "x", "id", "node_id", "name"}
@@ -46,12 +46,11 @@ def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
 
     Arrays of objects are refused if they are parts of a graph, else left out.
     """
-    path = existing_file(path, what)
-    arrays = {}
+    path, arrays = existing_file(path, what), {}
     rule = f"{what} {path} is no .npz file of plain arrays; it is damaged, foreign or holds objects"
-    with one_sentence(rule), warnings.catch_warnings():
+    with one_sentence(rule), warnings.catch_warnings(), path.open("rb") as file:
         warnings.simplefilter("ignore")  # Python's about text in a header
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with np.load(file, allow_pickle=False) as archive:
             for name in archive.files:
                 try:
                     arrays[name] = np.asarray(archive[name])
@@ -84,7 +83,7 @@ def read_npz(path: Path) -> Data:
     node is a feature of its own, as is usual there.
     """
     arrays = read_npz_arrays(path, "the graph file")
-    if not arrays.keys() & SPARSE:
+    if arrays.keys().isdisjoint(("adj_data", "adj_indices", "adj_indptr")):
         return graph_from_fields(arrays, str(path))
     other = ("adj_", "attr_", "labels")
     fields: dict[str, Any] = {n: arrays[n] for n in arrays if not n.startswith(other)}
@@ -101,11 +100,11 @@ def read_npz(path: Path) -> Data:
     return graph_from_fields(fields, str(path))
 
 
-def _csr(arrays: Mapping[str, np.ndarray], name: str, path: Path) -> Any:
+def _csr(arrays: Mapping[str, np.ndarray], name: str, path: Path) -> sp.csr_array:
     parts = [f"{name}_{part}" for part in ("data", "indices", "indptr", "shape")]
     with one_sentence(f"{path} has no CSR matrix of numbers in {', '.join(parts)}"):
-        values, indices, indptr, shape = (arrays[part] for part in parts)
-        matrix = sp.csr_array((values, indices, indptr), shape=tuple(int(size) for size in shape))
+        *values, shape = (arrays[part] for part in parts)
+        matrix = sp.csr_array(tuple(values), shape=tuple(int(size) for size in shape))
         matrix.check_format(full_check=True)  # or its indices point anywhere
         if matrix.dtype.kind not in "biuf" or (name == "adj" and shape[0] != shape[1]):
             raise ValueError(f"{name} of type {matrix.dtype} and shape {matrix.shape}")
@@ -117,9 +116,8 @@ def _edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
     entries = adjacency.tocoo()
     present = entries.data != 0  # NaN is, and is refused by the check
     ends = np.stack([entries.row[present], entries.col[present]]).astype(np.int64)
-    weight = entries.data[present]
-    plain = weight.dtype == np.bool_ or bool((weight == 1).all())
-    return torch.from_numpy(ends), None if plain else torch.from_numpy(weight.astype(np.float64))
+    weight = entries.data[present].astype(np.float64)
+    return torch.from_numpy(ends), None if (weight == 1).all() else torch.from_numpy(weight)
 
 
 def read_pt(path: Path) -> Data:
@@ -202,10 +200,8 @@ def read_graphml(path: Path) -> Any:
     """Read a NetworkX graph from a GraphML file."""
     import networkx as nx
 
-    with (
-        one_sentence(f"{path} cannot be read as GraphML; it is damaged or foreign"),
-        warnings.catch_warnings(),
-    ):
+    rule = f"{path} cannot be read as GraphML; it is damaged or foreign"
+    with one_sentence(rule), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NetworkX's about what it leaves out
         graph = nx.read_graphml(path)
     graph.name = ""
@@ -223,31 +219,30 @@ def from_networkx(graph: Any, name: str, columns: Columns | None = None, **setti
     that :func:`~graphglow.graph.write.to_networkx` writes. Undirected edges come in both
     directions.
     """
-    import pandas as pd
-
     if not len(graph):
         raise InputError(f"{name} has no nodes. Add at least one.")
-    roles = Roles.of(columns)
+    chosen, leave_out, category = roles_of(columns)
     attributes = list(graph.nodes.values())
     keys = sorted(set().union(*attributes), key=str)
-    read = [key for key in keys if key not in roles.leave_out]
-    label = roles.chosen.get("label") or next((key for key in LABELS if key in read), None)
-    chosen = roles.chosen if label is None else roles.chosen | {"label": label}
-    named = {*chosen.values(), "split", *roles.category, *roles.leave_out}
-    kept = [key for key in keys if key in named or key not in NOT_FEATURES]
+    read = [key for key in keys if key not in leave_out]
+    label = chosen.get("label") or next((key for key in LABELS if key in read), None)
+    chosen = chosen if label is None else chosen | {"label": label}
+    named = {*chosen.values(), "split", *category, *leave_out}
+    kept = [key for key in keys if key in named or ("x" not in read and key not in NOT_FEATURES)]
     nodes = {str(key): pd.Series([a.get(key) for a in attributes], dtype=object) for key in kept}
-    frame = pd.DataFrame({"id": [str(node) for node in graph], **nodes}).infer_objects()
-    if "x" in read:
-        frame = frame[[key for key in frame if key == "id" or key in named]]
     edges = _edge_frame(graph, chosen.get("weight", "weight"))
     data = read_tables(
-        open_table(frame, name),
+        open_table(pd.DataFrame({"id": list(map(str, graph)), **nodes}).infer_objects(), name),
         open_table(edges, f"the edges of {name}"),
-        columns={**chosen, "category": roles.category, "leave_out": roles.leave_out},
+        columns={**chosen, "category": category, "leave_out": leave_out},
         **settings,
     )
     if "x" in read:
-        data.x = _vectors(attributes, name)
+        rule = f"x of {name} must be a list of numbers, of one length, at every node"
+        with one_sentence(rule), np.errstate(over="ignore"):  # infinity, which the check refuses
+            given = [a["x"] for a in attributes]
+            rows = [np.atleast_1d(json.loads(x) if isinstance(x, str) else x) for x in given]
+            data.x = torch.from_numpy(np.stack(rows).astype(np.float32))
         del data.feature_columns
     for key in EDGE_VALUES[1:]:
         if key in edges and pd.api.types.is_numeric_dtype(edges[key]) and edges[key].notna().all():
@@ -256,10 +251,8 @@ def from_networkx(graph: Any, name: str, columns: Columns | None = None, **setti
     return data
 
 
-def _edge_frame(graph: Any, weight: str) -> Any:
+def _edge_frame(graph: Any, weight: str) -> pd.DataFrame:
     """Edges with their values, in both directions if the graph is undirected."""
-    import pandas as pd
-
     edges = list(graph.edges(data=True))
     columns = {"source": [str(u) for u, _, _ in edges], "target": [str(v) for _, v, _ in edges]}
     frame = pd.DataFrame(columns, dtype=object)
@@ -271,17 +264,6 @@ def _edge_frame(graph: Any, weight: str) -> Any:
     if graph.is_directed():
         return frame
     return pd.concat([frame, frame.rename(columns={"source": "target", "target": "source"})])
-
-
-def _vectors(attributes: list[dict[str, Any]], name: str) -> Tensor:
-    """The attribute ``x`` of all nodes, lists of numbers or their JSON: [N, D]."""
-    with (
-        one_sentence(f"x of {name} must be a list of numbers, of one length, at every node"),
-        np.errstate(over="ignore"),  # infinity, which the check refuses
-    ):
-        given = [a["x"] for a in attributes]
-        rows = [np.atleast_1d(json.loads(x) if isinstance(x, str) else x) for x in given]
-        return torch.from_numpy(np.stack(rows).astype(np.float32))
 
 
 def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
@@ -296,7 +278,7 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
             f"An adjacency matrix of shape {shape} and type {kind} is no graph. Give a square one "
             "of numbers."
         )
-    if is_frame(x):
+    if isinstance(x, pd.DataFrame):
         x, _ = encode_columns(x.set_axis(x.columns.map(str), axis=1), "the DataFrame")
     elif x is not None and not isinstance(x, Tensor):
         with one_sentence("x must hold numbers [N, D]; got others"):

@@ -48,8 +48,6 @@ class FeatureEncoder:
         """Unit rows of ``x`` [N, F], dense or sparse, and their encoder; None without features."""
         if x is None or x.numel() == 0:
             return None, None
-        if x.ndim != 2 or x.shape[0] != num_nodes:
-            raise InputError(f"x must have one row per node ({num_nodes}); got {tuple(x.shape)}")
         x = finite_float(x).to(device)
         width = x.shape[1]
         values = x if x.layout == torch.strided else x.values()
@@ -249,39 +247,31 @@ class Graph:
     @cached_property
     def neighbour_rows(self) -> SparseMatrix:
         """A without self-loops, each row scaled to unit length (L2): [N, N]."""
-        row, col, values = entries(self.links)
-        if self.weight is not None:
-            source, target = self.entries
-            apart = source != target
-            scale = self.adj.values[~apart].sqrt()  # adj: w_uv / sqrt(d_u d_v), and 1 / d_u at u, u
-            values = self.adj.values[apart] / (scale[row] * scale[col])
-        total = values.new_zeros(self.num_nodes).index_add_(0, row, values.square())
-        return self.neighbours.with_values(values / total.sqrt().clamp_min(1e-12)[row])
+        return self._scaled(2)
 
     @cached_property
     def neighbour_mean(self) -> SparseMatrix:
         """D^-1 A without self-loops: the mean over a node's neighbours, weighted as its edges."""
-        row, col = self.entries
-        apart = row != col
-        # adj is w_uv / sqrt(d_u d_v) off the diagonal and 1 / d_v on it; d_u cancels in the mean
-        share = self.adj.values[apart] * self.adj.values[~apart].rsqrt()[col[apart]]
-        total = torch.zeros_like(self.adj.values[~apart]).index_add_(0, row[apart], share)
-        return self.neighbours.with_values(share / total[row[apart]])
+        return self._scaled(1)
+
+    def _scaled(self, norm: int) -> SparseMatrix:
+        """A without self-loops, each row scaled to unit L1 or L2 norm: [N, N]."""
+        row, _, values = entries(self.links)
+        if self.weight is not None:
+            low, high = self.low.long(), self.high.long()
+            place = torch.cat([low * self.num_nodes + high, high * self.num_nodes + low]).argsort()
+            values = self.weight.float().repeat(2)[place]
+        total = values.new_zeros(self.num_nodes).index_add_(0, row, values.pow(norm))
+        return self.neighbours.with_values(values / total.pow(1 / norm).clamp_min(1e-12)[row])
 
     @cached_property
-    def hops(self) -> tuple[SparseMatrix, SparseMatrix]:
+    def hops(self) -> tuple[SparseMatrix, SparseMatrix | Tensor]:
         """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern."""
-        one = self.links
-        parts = (np.ones(len(one.col), np.int64), one.col.cpu().numpy(), one.crow.cpu().numpy())
-        pattern = sp.csr_array(parts, shape=one.shape)
-        nearer = pattern + sp.eye_array(self.num_nodes, dtype=np.int64, format="csr")
-        two = sp.csr_array((pattern @ pattern > 0) > (nearer > 0))
+        one = self.links.to_scipy().astype(np.int64)
+        two = sp.csr_array((one @ one > 0) > (one + sp.eye_array(self.num_nodes) > 0))
         two.sort_indices()
-        crow, col = (torch.from_numpy(a).to(one.col.device) for a in (two.indptr, two.indices))
-        far = SparseMatrix.symmetric(crow, col, one.values.new_ones(two.nnz), self.num_nodes)
-        two_steps = _symmetrically_normalised(far)
-        crowded = two_steps.density > DENSE_ABOVE  # as in social graphs
-        return _symmetrically_normalised(one), two_steps.with_dense() if crowded else two_steps
+        near, far = (_symmetrically_normalised(pattern, self.adj.values) for pattern in (one, two))
+        return near, far.to_dense() if far.density > DENSE_ABOVE else far  # as in social graphs
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Graph":
         """Move to ``device``, with ``x`` and ``adj``, these in ``dtype`` if it is given."""
@@ -331,23 +321,33 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
 
     Without a ``train_mask`` every node with a label is a training node.
     """
-    num_nodes = _num_nodes(one_graph(data))
-    edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+    parts = [one_graph(data).x, data.y, data.get("train_mask")]
+    counts = [len(part) for part in parts if isinstance(part, Tensor)] + [data.get("num_nodes")]
+    if not counts[0]:
+        raise InputError("a graph must have nodes: give x, y or num_nodes; got none")
+    num_nodes = int(counts[0])
+    edges, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     weight = None if weight is None else weight.to(device)
-    low, high, weight = undirected_edges(edge_index.to(device), weight, num_nodes)
+    low, high, weight = undirected_edges(edges.to(device), weight, num_nodes)
     y = torch.full((num_nodes,), -1)
     if data.y is not None:
         y = checked_labels(data.y, num_nodes, None)
-    train, val, test = (_labelled(data, name, y).to(device) for name in MASKS)
+    nodes = {}
+    for name in MASKS:
+        mask = data.get(name)
+        if mask is None:
+            mask = torch.full_like(y, name == "train_mask", dtype=torch.bool)
+        if mask.dtype != torch.bool or mask.shape != y.shape:
+            got = f"{mask.dtype} of shape {tuple(mask.shape)}"
+            raise InputError(f"{name} must be boolean, one value per node ({num_nodes}); got {got}")
+        nodes[name.removesuffix("_mask")] = (mask.cpu() & (y >= 0)).nonzero()[:, 0].to(device)
     return Graph(
         raw_x=data.x,
         low=low,
         high=high,
         weight=weight,
         y=y.to(device),
-        train=train,
-        val=val,
-        test=test,
+        **nodes,
         num_classes=max(int(y.max()) + 1, len(data.get("class_names") or ())),
         name=str(data.get("name", "graph")),
     )
@@ -362,47 +362,18 @@ def known_graph(data: Data, device: torch.device | str = "cpu") -> Graph:
     return graph.with_labels(y=y, val=nothing, test=nothing, num_classes=classes)
 
 
-def _num_nodes(data: Data) -> int:
-    parts = [data.x, data.y, data.get("train_mask")]
-    counts = [len(part) for part in parts if isinstance(part, Tensor)] + [data.get("num_nodes")]
-    if counts[0] is None:
-        raise InputError("a graph must have x, y or num_nodes; got none of them")
-    if counts[0] < 1:
-        raise InputError("a graph must have at least one node; got none")
-    return int(counts[0])
-
-
-def _labelled(data: Data, name: str, y: Tensor) -> Tensor:
-    """The labelled nodes in a mask; for training without a mask all of them: [L]."""
-    mask = data.get(name)
-    if mask is None:
-        mask = torch.full_like(y, name == "train_mask", dtype=torch.bool)
-    if mask.dtype != torch.bool:
-        raise InputError(f"{name} must be boolean; got {mask.dtype}")
-    if mask.shape != y.shape:
-        raise InputError(f"{name} must have one value per node ({len(y)}); got {tuple(mask.shape)}")
-    nodes: Tensor = (mask.cpu() & (y >= 0)).nonzero()[:, 0]
-    return nodes
-
-
 def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     """Scale each row to unit length (L2) (zero rows stay zero); sparse where that pays."""
-    x = _within_range(x if x.layout == torch.strided else x.to_dense())
+    x = x if x.layout == torch.strided else x.to_dense()
+    largest = x.abs().amax(dim=1, keepdim=True)  # [N, 1]
+    extreme = (largest > 0) & ((largest > 1e15) | (largest < 1e-10))  # squares leave float32
+    x = torch.where(extreme, x / largest, x) if bool(extreme.any()) else x
     scale = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_min(1e-12)  # [N, 1]
     if int(torch.count_nonzero(x)) > DENSE_ABOVE * x.numel():
         dense: Tensor = x / scale
         return dense
     row, col = x.nonzero(as_tuple=True)
-    values = x[row, col] / scale[row, 0]
-    shape = (x.shape[0], x.shape[1])
-    return sparse_rows(row, col, values, shape)
-
-
-def _within_range(x: Tensor) -> Tensor:
-    """Bring rows whose squares would leave float32 to a largest entry of 1; others stay."""
-    largest = x.abs().amax(dim=1, keepdim=True)  # [N, 1]
-    extreme = (largest > 0) & ((largest > 1e15) | (largest < 1e-10))
-    return torch.where(extreme, x / largest, x) if bool(extreme.any()) else x
+    return sparse_rows(row, col, x[row, col] / scale[row, 0], (x.shape[0], x.shape[1]))
 
 
 def _general(pattern: SparseMatrix) -> SparseMatrix:
@@ -410,11 +381,12 @@ def _general(pattern: SparseMatrix) -> SparseMatrix:
     return replace(pattern, order=pattern.col.argsort(stable=True).to(pattern.col.dtype))
 
 
-def _symmetrically_normalised(pattern: SparseMatrix) -> SparseMatrix:
-    """D^-1/2 S D^-1/2 of a symmetric pattern S of ones."""
-    scale = pattern.crow.diff().clamp_min(1).to(pattern.values.dtype).rsqrt()  # [N]
-    row, col, _ = entries(pattern)
-    return SparseMatrix.symmetric(pattern.crow, pattern.col, scale[row] * scale[col], len(scale))
+def _symmetrically_normalised(pattern: sp.csr_array, like: Tensor) -> SparseMatrix:
+    """D^-1/2 S D^-1/2 of a symmetric pattern S, on the device and in the dtype of ``like``."""
+    crow, col = (torch.from_numpy(a).to(like.device) for a in (pattern.indptr, pattern.indices))
+    scale = crow.diff().clamp_min(1).to(like.dtype).rsqrt()  # [N]
+    row = torch.arange(len(scale), device=like.device).repeat_interleave(crow.diff().long())
+    return SparseMatrix.symmetric(crow, col, scale[row] * scale[col.long()], len(scale))
 
 
 def normalised_adjacency(

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from scipy.sparse import issparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data, Dataset
 from torch_geometric.data.data import BaseData
-from torch_geometric.utils import homophily, subgraph, to_scipy_sparse_matrix
+from torch_geometric.utils import homophily, subgraph
 
 from graphglow.errors import InputError, did_you_mean, warn
 from graphglow.graph import formats
@@ -30,7 +31,6 @@ from graphglow.graph.graph import graph_of
 from graphglow.graph.tables import (
     SUFFIXES,
     Columns,
-    is_frame,
     pairs_of_paths,
     read_tables,
     tables_at,
@@ -81,17 +81,15 @@ def load_graph(
         skip_unknown_edges: Leave out edges of a table that name ids which no node has, with an
             :class:`InputWarning` that counts them; else they are an error.
         data_root: Where the files of named data sets are; else ``GRAPHGLOW_DATA``, else ``data/``.
-        split_file: An ``.npz`` with index arrays ``train``, ``val``, ``test``, in place of any
-            split of the graph.
+        split_file: An ``.npz`` with index arrays ``train``, ``val`` and ``test``.
         split_seed: Seed of the random 50/25/25 split where the graph has none of its own: within
             each class, or over all labelled nodes, as the paper draws it, for ``DATASETS``.
 
     Returns:
-        A new ``Data`` with ``x``, ``y``, ``edge_index``, ``train_mask``, ``val_mask``,
-        ``test_mask``, ``name``, ``class_names`` (text), ``split`` (``public``, ``own``,
-        ``file:PATH`` or ``random seed K``) and, where the source has them, ``edge_weight`` and
-        ``node_id``. Every edge comes in both directions; edges given in one are kept in
-        ``directed_edge_index`` and ``directed_edge_weight``.
+        A new ``Data`` with ``x``, ``y``, ``edge_index``, the three masks, ``name``, ``class_names``
+        (text), ``split`` (``public``, ``own``, ``file:PATH`` or ``random seed K``) and, where the
+        source has them, ``edge_weight`` and ``node_id``. Every edge comes in both directions; edges
+        given in one are kept in ``directed_edge_index`` and ``directed_edge_weight``.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
@@ -108,8 +106,10 @@ def load_graph(
     }
     by_name, name = isinstance(source, str | Path), "graph"
     if (tables := _tables_of(source)) is not None:
-        data = read_tables(*tables, **settings)
-        name = _name_of(tables[0]) if by_name else name
+        data, path = read_tables(*tables, **settings), tables[0]
+        if by_name:
+            name = path.resolve().name if path.is_dir() else path.name.removesuffix(".gz")
+            name = name if path.is_dir() else Path(name).stem
     else:
         if by_name:
             data, name = _read_name_or_path(source, data_folder(data_root), split_seed)
@@ -189,15 +189,11 @@ def _tables_of(source: Any) -> tuple[Any, Any] | None:
     if isinstance(source, str | Path):
         known = isinstance(source, str) and source.lower() in DATASETS
         return None if known else tables_at(str(source))
-    pair = (source, None) if is_frame(source) else source
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or pair[0] is None:
+    pair = (source, None) if isinstance(source, pd.DataFrame) else source
+    kinds = (str, Path, pd.DataFrame)
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], kinds):
         return None
-    right = all(isinstance(table, str | Path | None) or is_frame(table) for table in pair)
-    return (pair[0], pair[1]) if right else None
-
-
-def _name_of(path: Path) -> str:
-    return path.resolve().name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
+    return (pair[0], pair[1]) if pair[1] is None or isinstance(pair[1], kinds) else None
 
 
 def _read_object(source: Any, x: Any, y: Any) -> Any:
@@ -235,9 +231,7 @@ def _read_name_or_path(source: str | Path, root: Path, split_seed: int) -> tuple
             raise InputError(f"{path} is no graph file. Give {ACCEPTED}.")
         return reader(path), path.stem
     if name.startswith(OGB):
-        data = read_ogb(given, root)
-        data.split = "public"
-        return data, given.removeprefix(OGB)
+        return read_ogb(given, root), given.removeprefix(OGB)
     return read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
 
 
@@ -274,27 +268,24 @@ def describe(data: Any) -> dict[str, Any]:
     data = as_graph(data, need_labels=False, split=False)
     graph = graph_of(data)
     y, known = graph.y, graph.y >= 0
-    pairs = torch.stack([graph.links.col, entries(graph.links)[0].int()]).long()
+    pairs = torch.stack(entries(graph.links)[:2])
     among, _ = subgraph(known, pairs, relabel_nodes=True, num_nodes=graph.num_nodes)
     methods = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
     comparable = among.numel() > 0 and int(y[known].min()) < int(y[known].max())
     names = own_classes(data, int(y.max()) + 1)
-    x = data.get("x")
     return {
         "name": graph.name,
         "nodes": graph.num_nodes,
         "edges": len(graph.low),
         "made_of_nearest_neighbours": edges_were_made(data),
-        "features": 0 if x is None else int(x.shape[1]),
+        "features": 0 if data.get("x") is None else int(data.x.shape[1]),
         "labelled": int(known.sum()),
         "classes": {name: int((y == code).sum()) for code, name in enumerate(names)},
         "mean_degree": float(graph.degree.double().mean()),
         "median_degree": float(graph.degree.median()),
         "largest_degree": int(graph.degree.max()),
         "isolated": int((graph.degree == 0).sum()),
-        "components": int(
-            connected_components(to_scipy_sparse_matrix(pairs, num_nodes=graph.num_nodes))[0]
-        ),
+        "components": int(connected_components(graph.links.to_scipy())[0]),
         **{
             name: float(homophily(among, y[known], method=method)) if comparable else None
             for name, method in methods.items()

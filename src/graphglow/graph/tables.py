@@ -11,15 +11,14 @@ import csv
 import gzip
 import os
 import re
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -50,32 +49,23 @@ Columns = Mapping[str, str | Sequence[str]]
 """Role -> name of the column; ``leave_out`` and ``category`` -> names of columns."""
 
 
-class Roles(NamedTuple):
-    """What the user says of columns."""
-
-    chosen: dict[str, str]
-    leave_out: Sequence[str]
-    """Not read."""
-    category: Sequence[str]
-    """Never taken for numbers."""
-
-    @classmethod
-    def of(cls, columns: Columns | None) -> "Roles":
-        if not isinstance(columns, Mapping | None):
+def roles_of(columns: Columns | None) -> tuple[dict[str, str], Sequence[str], Sequence[str]]:
+    """What the user says of columns: role -> name, names not to read, and those of categories."""
+    if not isinstance(columns, Mapping | None):
+        raise InputError(
+            f"columns is {columns!r:.60}. Map roles to names, as "
+            '{"id": "person", "leave_out": ["phone"]}.'
+        )
+    chosen: dict[str, Any] = dict(columns or {})
+    lists = [chosen.pop(role, ()) for role in ("leave_out", "category")]
+    leave_out, category = ([names] if isinstance(names, str) else names for names in lists)
+    for role, name in chosen.items():
+        if role not in NAMES or not isinstance(name, str):
             raise InputError(
-                f"columns is {columns!r:.60}. Map roles to names, as "
-                '{"id": "person", "leave_out": ["phone"]}.'
+                f"columns has {role!r}: {name!r}. Name one column for some of "
+                f"{', '.join(NAMES)}, or any number for leave_out and category."
             )
-        given: dict[str, Any] = dict(columns or {})
-        lists = [given.pop(role, ()) for role in ("leave_out", "category")]
-        lists = [[names] if isinstance(names, str) else names for names in lists]
-        for role, name in given.items():
-            if role not in NAMES or not isinstance(name, str):
-                raise InputError(
-                    f"columns has {role!r}: {name!r}. Name one column for some of "
-                    f"{', '.join(NAMES)}, or any number for leave_out and category."
-                )
-        return cls(given, *lists)
+    return chosen, leave_out, category
 
 
 @contextmanager
@@ -87,143 +77,65 @@ def one_sentence(rule: str) -> Iterator[None]:
         raise
     except Exception as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if (
-            "weights_only" in line or "eights only" in line or "pickle" in line
-        ):  # advice to read the file unsafely
-            raise InputError(rule) from error
-        raise InputError(f"{rule} ({line:.200})") from error
+        unsafe = re.search("eights.only|pickle", line)  # advice to read the file unsafely
+        raise InputError(rule if unsafe else f"{rule} ({line:.200})") from error
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(NamedTuple):
     """A table whose header is known and whose rows are not read yet."""
 
     what: str
     """Its name in errors."""
     columns: list[str]
-    files: Sequence[Path] = ()
     frame: Any = None
+    files: Sequence[Path] = ()
 
     def without(self, names: Sequence[str]) -> "Table":
-        return replace(self, columns=[name for name in self.columns if name not in names])
+        return self._replace(columns=[name for name in self.columns if name not in names])
 
-    def read(self, columns: Sequence[str], text: Sequence[str]) -> Any:
-        """Read ``columns`` as a DataFrame; those in ``text`` as they are written."""
+    def read(self, columns: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
+        """Read ``columns``; those in ``text`` as they are written."""
         if self.frame is not None:
             return self.frame[list(columns)]
-        import pandas as pd
-
         if len(self.files) > 1:  # a column might be numbers in one part, text in another
             text = columns
-        parts = [_read_file(file, columns, text) for file in self.files]
-        return pd.concat(parts, ignore_index=True)
+        return pd.concat([_read_file(f, columns, text) for f in self.files], ignore_index=True)
 
 
 def open_table(source: Any, what: str = "the DataFrame") -> Table:
     """Open a file, a folder of parts, or a DataFrame (called ``what`` in errors)."""
     if isinstance(source, Table):
         return source
-    if is_frame(source):
+    frame, files = None, []
+    if isinstance(source, pd.DataFrame):
         frame = source.set_axis([str(name) for name in source.columns], axis=1)
-        return Table(what, _named_once(list(frame.columns), what), frame=frame)
-    path = Path(source).expanduser()
-    if not path.exists():
-        raise InputError(f"There is no table {path}.")
-    files = [path]
-    if path.is_dir():
-        files = sorted(p for p in path.iterdir() if is_table_file(p) and p.name[0] not in "._")
-    if not files or not all(map(is_table_file, files)):
-        raise InputError(
-            f"{path} is no table. Give a {', '.join(SUFFIXES)} file, or a folder of such parts."
-        )
-    headers = [_header(file) for file in files]
-    for file, names in zip(files, headers, strict=True):
-        if other := set(names) ^ set(headers[0]):
+        headers = {what: list(frame.columns)}
+    else:
+        path = Path(source).expanduser()
+        if not path.exists():
+            raise InputError(f"There is no table {path}.")
+        files, what = [path], str(path)
+        if path.is_dir():
+            files = sorted(p for p in path.iterdir() if is_table_file(p) and p.name[0] not in "._")
+        if not files or not all(map(is_table_file, files)):
+            raise InputError(
+                f"{path} is no table. Give a {', '.join(SUFFIXES)} file, or a folder of such parts."
+            )
+        headers = {str(file): [name for name in _header(file)[0] if name] for file in files}
+    first, columns = next(iter(headers.items()))
+    for file, names in headers.items():
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"{file} has two columns {twice[0]!r}. Rename one.")
+        if other := set(names) ^ set(columns):
             raise InputError(
                 f"The parts of a table need the same columns, but {min(other)!r} is in only one of "
-                f"{files[0]} and {file}."
+                f"{first} and {file}."
             )
-    return Table(str(path), headers[0], files)
-
-
-def _named_once(names: Sequence[str], what: object) -> list[str]:
-    """The columns that have a name; each must have its own."""
-    named = [name for name in names if name]
-    for name in named:
-        if named.count(name) > 1:
-            raise InputError(f"{what} has two columns {name!r}. Rename one.")
-    return named
-
-
-def _header(path: Path) -> list[str]:
-    if path.suffix != ".parquet":
-        return _named_once(_csv_header(path)[0], path)
-    require_pyarrow()
-    import pyarrow.parquet as pq
-
-    with one_sentence(_rule(path)), pq.ParquetFile(path) as file:
-        names = [name for name in file.schema_arrow.names if not name.startswith("__index_")]
-    return _named_once(names, path)
-
-
-def _csv_header(path: Path) -> tuple[list[str], str]:
-    """Names of the columns, blank ones too, and the separator."""
-    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with one_sentence(_rule(path)):
-        with opened(path, "rt", encoding="utf-8-sig") as text:
-            line = next((line for line in text if line.strip()), "")
-        unquoted = re.sub('"[^"]*"', "", line)  # a name in quotes may hold separators
-        separator = max(",;\t|", key=unquoted.count)
-        names = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
-    header = [name.strip() for name in names]
-    if not any(header):
-        raise InputError(f"{_rule(path)}: it is empty.")
-    return header, separator
-
-
-def _rule(path: Path) -> str:
-    if path.suffix == ".parquet":
-        return f"{path} cannot be read as a Parquet table; it is damaged or foreign"
-    return f"{path} cannot be read as a CSV table with a header, in UTF-8"
-
-
-def _read_file(path: Path, columns: Sequence[str], text: Sequence[str]) -> Any:
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        with one_sentence(_rule(path)):
-            table = pq.read_table(path, columns=list(columns))
-            table.validate(full=True)  # bytes may claim to be text
-            return table.to_pandas(ignore_metadata=True, date_as_object=False)
-    import pandas as pd
-
-    header, separator = _csv_header(path)
-    names = [name or f"\0{place}" for place, name in enumerate(header)]
-    with one_sentence(_rule(path)), warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-        frame = pd.read_csv(
-            path,
-            sep=separator,
-            decimal="," if separator == ";" else ".",
-            header=0,
-            names=names,
-            index_col=False,
-            dtype=dict.fromkeys(text, str),
-            na_values={name: [""] if name in text else MISSING for name in names},
-            keep_default_na=False,
-            skipinitialspace=True,
-            low_memory=False,
-        )
-    return frame.dropna(how="all")[list(columns)]
+    return Table(what, columns, frame, files)
 
 
 def is_table_file(path: Path) -> bool:
     return path.is_file() and path.name.lower().endswith(SUFFIXES)
-
-
-def is_frame(source: object) -> bool:
-    pandas = sys.modules.get("pandas")  # never imported: then it is no DataFrame
-    return pandas is not None and isinstance(source, pandas.DataFrame)
 
 
 def require_pyarrow() -> None:
@@ -234,6 +146,84 @@ def require_pyarrow() -> None:
         raise InputError(
             'Parquet files need pyarrow, which is missing: pip install "graphglow[parquet]".'
         ) from error
+
+
+def _rule(path: Path) -> str:
+    if path.suffix == ".parquet":
+        return f"{path} cannot be read as a Parquet table; it is damaged or foreign"
+    return f"{path} cannot be read as a CSV table with a header, in UTF-8"
+
+
+def _opened(path: Path) -> Any:
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    return opened(path, "rt", encoding="utf-8-sig", newline="")
+
+
+def _header(path: Path) -> tuple[list[str], str]:
+    """Names of the columns, blank ones too, and the separator."""
+    if path.suffix == ".parquet":
+        require_pyarrow()
+        import pyarrow.parquet as pq
+
+        with one_sentence(_rule(path)):
+            names = pq.read_schema(path).names
+        return [name for name in names if not name.startswith("__index_")], ""
+    with one_sentence(_rule(path)), _opened(path) as text:
+        line = next((line for line in text if line.strip()), "")
+        unquoted = re.sub('"[^"]*"', "", line)  # a name in quotes may hold separators
+        separator = max(",;\t|", key=unquoted.count)
+        names = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    header = [name.strip() for name in names]
+    if not any(header):
+        raise InputError(f"{_rule(path)}: it is empty.")
+    return header, separator
+
+
+def _read_file(path: Path, columns: Sequence[str], text: Sequence[str]) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with one_sentence(_rule(path)):
+            table = pq.read_table(path, columns=list(columns))
+            table.validate(full=True)  # bytes may claim to be text
+            return table.to_pandas(ignore_metadata=True, date_as_object=False)
+    header, separator = _header(path)
+    names = [name or f"\0{place}" for place, name in enumerate(header)]
+    with one_sentence(_rule(path)), warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+        try:
+            frame = pd.read_csv(
+                path,
+                sep=separator,
+                decimal="," if separator == ";" else ".",
+                header=0,
+                names=names,
+                index_col=False,
+                dtype=dict.fromkeys(text, str),
+                na_values={name: [""] if name in text else MISSING for name in names},
+                keep_default_na=False,
+                skipinitialspace=True,
+                low_memory=False,
+            )
+        except (pd.errors.ParserError, pd.errors.ParserWarning):
+            _need_whole_rows(path, separator, len(header))
+            raise
+        if frame[names[-1]].isna().any():  # as in a row that is too short
+            _need_whole_rows(path, separator, len(header))
+    return frame.dropna(how="all")[list(columns)]
+
+
+def _need_whole_rows(path: Path, separator: str, width: int) -> None:
+    """Raise if a row, unless it is blank, has more or fewer fields than the header."""
+    with suppress(csv.Error), _opened(path) as text:
+        rows = csv.reader(text, delimiter=separator, skipinitialspace=True)
+        for row in rows:
+            if len(row) != width and any(cell.strip() for cell in row):
+                raise InputError(
+                    f"{path} has {len(row)} fields in line {rows.line_num}, but {width} in its "
+                    "header. Give each row one field per column: nothing between two separators "
+                    f"is a blank, and text that holds {separator!r} goes in quotes."
+                )
 
 
 def find_column(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
@@ -252,6 +242,9 @@ def find_column(role: str, table: Table, chosen: Mapping[str, str]) -> str | Non
             f"{table.what} has {' and '.join(found)}, which may both be the {role}. Say which: "
             f"--columns {role}={found[0]}."
         )
+    near = did_you_mean(role, table.columns, 0.8)
+    if near and not found and role in ("split", "weight"):
+        warn(f"{table.what} has no {role} column{near}; call it {role} if it is meant so")
     return found[0] if found else None
 
 
@@ -271,67 +264,6 @@ def missing_column(what: str, table: Table, wanted: Sequence[str]) -> InputError
     return InputError(f"{table.what} has no {what}; it has {listed or 'none'}{near}.")
 
 
-def find_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
-    """The two ends of an edge by name; where a table has two columns beside the weight, these."""
-    ends = [find_column(role, table, chosen) for role in ("source", "target")]
-    weight = chosen.get("weight", "weight").lower()
-    others = [name for name in table.columns if name.lower() != weight]
-    if None in ends and chosen.keys().isdisjoint(("source", "target")) and len(others) == 2:
-        return others
-    return [need_column(role, table, chosen) for role in ("source", "target")]
-
-
-def open_tables(nodes: Any, edges: Any, roles: Roles) -> tuple[Table | None, Table | None]:
-    """Open the tables of nodes and of edges, one of which may be absent.
-
-    ``nodes`` may be a folder with both, or a list of edges alone.
-    """
-    if isinstance(nodes, Path) and edges is None and nodes.is_dir():
-        node_table, edge_table = _tables_of_folder(nodes)
-    else:
-        node_table = open_table(nodes)
-        edge_table = None if edges is None else open_table(edges)
-        if edge_table is None and _is_edge_list(node_table, roles.chosen):
-            node_table, edge_table = None, node_table
-        elif is_frame(nodes) and edges is None and not find_column("id", node_table, roles.chosen):
-            warn(f"{node_table.what} has no id column: a node's id is the number of its row")
-            node_table = open_table(nodes.assign(id=range(len(nodes))))
-    opened = [table for table in (node_table, edge_table) if table is not None]
-    for name in (*roles.leave_out, *roles.category):
-        if not any(name in table.columns for table in opened):
-            raise missing_column(f"column {name!r}, which columns names", opened[0], [name])
-    nodes, edges = (table and table.without(roles.leave_out) for table in (node_table, edge_table))
-    return nodes, edges
-
-
-def _tables_of_folder(folder: Path) -> tuple[Table | None, Table | None]:
-    """Open ``nodes.csv``, ``edges.parquet`` and the like, or parts in ``nodes/`` and ``edges/``."""
-    found: dict[str, Table | None] = {}
-    for name in ("nodes", "edges"):
-        paths = [folder / f"{name}{suffix}" for suffix in SUFFIXES]
-        paths = [p for p in (*paths, folder / name) if p.is_file() or (p.is_dir() and not p.suffix)]
-        if len(paths) > 1:
-            raise InputError(
-                f"{folder} has two {name} tables, {paths[0].name} and {paths[1].name}. Remove one."
-            )
-        found[name] = open_table(paths[0]) if paths else None
-    others = [p for p in folder.iterdir() if is_table_file(p) and p.name[:5].lower() != "edges"]
-    if found["nodes"] is None and (found["edges"] is None or others):
-        names = ", ".join(sorted(p.name for p in folder.iterdir() if p.name[0] != ".")[:10])
-        raise InputError(
-            f"{folder} has no nodes.csv or nodes.parquet, but {names or 'nothing'}. Name the "
-            "tables: --target NODES+EDGES, or NODES alone."
-        )
-    return found["nodes"], found["edges"]
-
-
-def _is_edge_list(table: Table, chosen: Mapping[str, str]) -> bool:
-    """Whether a table has both ends of edges by name, no id and no label."""
-    lower = {name.lower() for name in table.columns}
-    has = {role: role in chosen or bool(lower & {*NAMES[role]}) for role in NAMES}
-    return has["source"] and has["target"] and not (has["id"] or has["label"])
-
-
 def tables_at(source: str) -> tuple[Path, Path | None] | None:
     """The tables that ``source`` names: of nodes (or a folder of both), and of edges.
 
@@ -349,13 +281,53 @@ def tables_at(source: str) -> tuple[Path, Path | None] | None:
 
 def pairs_of_paths(source: str) -> Iterator[tuple[Path, Path]]:
     """Every way to read ``people.csv+relations.csv`` as two paths."""
-    for place, letter in enumerate(source):
-        if letter == "+" and source[:place] and source[place + 1 :]:
-            first, second = source[:place], source[place + 1 :]
-            yield Path(os.path.expanduser(first)), Path(os.path.expanduser(second))
+    parts = source.split("+")
+    for place in range(1, len(parts)):
+        pair = "+".join(parts[:place]), "+".join(parts[place:])
+        if all(pair):
+            yield Path(os.path.expanduser(pair[0])), Path(os.path.expanduser(pair[1]))
 
 
-SPLIT_NAMES = {"valid": "val", "validation": "val"}
+def _open_tables(
+    nodes: Any, edges: Any, chosen: Mapping[str, str]
+) -> tuple[Table | None, Table | None]:
+    """Open the tables of nodes and of edges, one of which may be absent.
+
+    ``nodes`` may be a folder with both, or a list of edges alone.
+    """
+    if isinstance(nodes, Path) and edges is None and nodes.is_dir():
+        return _tables_of_folder(nodes)
+    table = open_table(nodes)
+    if edges is not None:
+        return table, open_table(edges)
+    lower = {name.lower() for name in table.columns}
+    has = {role: role in chosen or bool(lower & {*NAMES[role]}) for role in NAMES}
+    if has["source"] and has["target"] and not (has["id"] or has["label"]):
+        return None, table
+    if isinstance(nodes, pd.DataFrame) and not find_column("id", table, chosen):
+        warn(f"{table.what} has no id column: a node's id is the number of its row")
+        table = open_table(nodes.assign(id=range(len(nodes))))
+    return table, None
+
+
+def _tables_of_folder(folder: Path) -> tuple[Table | None, Table | None]:
+    """Open ``nodes.csv``, ``edges.parquet`` and the like, or parts in ``nodes/`` and ``edges/``."""
+    found: dict[str, Table | None] = {}
+    for name in ("nodes", "edges"):
+        paths = [p for end in (*SUFFIXES, "") if (p := folder / f"{name}{end}").exists()]
+        if len(paths) > 1:
+            raise InputError(
+                f"{folder} has two {name} tables, {paths[0].name} and {paths[1].name}. Remove one."
+            )
+        found[name] = open_table(paths[0]) if paths else None
+    others = [p for p in folder.iterdir() if is_table_file(p) and p.name[:5].lower() != "edges"]
+    if found["nodes"] is None and (found["edges"] is None or others):
+        names = ", ".join(sorted(p.name for p in folder.iterdir() if p.name[0] != ".")[:10])
+        raise InputError(
+            f"{folder} has no nodes.csv or nodes.parquet, but {names or 'nothing'}. Name the "
+            "tables: --target NODES+EDGES, or NODES alone."
+        )
+    return found["nodes"], found["edges"]
 
 
 def read_tables(
@@ -370,14 +342,19 @@ def read_tables(
 
     The settings are those of :func:`~graphglow.graph.load.load_graph`.
     """
-    roles = Roles.of(columns)
-    node_table, edge_table = open_tables(nodes, edges, roles)
+    chosen, leave_out, category = roles_of(columns)
+    node_table, edge_table = _open_tables(nodes, edges, chosen)
+    opened = [table for table in (node_table, edge_table) if table is not None]
+    for name in (*leave_out, *category):
+        if not any(name in table.columns for table in opened):
+            raise missing_column(f"column {name!r}, which columns names", opened[0], [name])
+    edge_table = edge_table and edge_table.without(leave_out)
     if node_table is None:
         assert edge_table is not None
-        node_table = _ends_as_nodes(edge_table, roles.chosen, need_labels=need_labels)
-    data, ids = _read_nodes(node_table, roles, need_labels)
+        node_table = _ends_as_nodes(edge_table, chosen, need_labels=need_labels)
+    data, ids = _read_nodes(node_table.without(leave_out), chosen, category, need_labels)
     if edge_table is not None:
-        data.edge_index, weight = _read_edges(edge_table, ids, roles.chosen, skip_unknown_edges)
+        data.edge_index, weight = _read_edges(edge_table, ids, chosen, skip_unknown_edges)
         if weight is not None:
             data.edge_weight = weight
     return data
@@ -385,55 +362,49 @@ def read_tables(
 
 def _ends_as_nodes(edges: Table, chosen: Mapping[str, str], *, need_labels: bool) -> Table:
     """The nodes of a graph of which only edges are known: every end, in order."""
-    import pandas as pd
-
     if need_labels:
         raise InputError(
             f"{edges.what} has edges alone, and no labels to learn from. audit and refine read it "
             "as it is; with a table of nodes that has an id and a label, give --target "
             "NODES.csv+EDGES.csv."
         )
-    ends = find_ends(edges, chosen)
+    ends = [need_column(role, edges, chosen) for role in ("source", "target")]
     frame = edges.read(ends, ends)
     ids = pd.concat([text_of(frame[name]) for name in ends]).drop_duplicates()
     return open_table(pd.DataFrame({chosen.get("id", "id"): ids[ids != ""]}))
 
 
-def _find_optional(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
-    """The column of that role; where there is none, but one of nearly its name, warn."""
-    name = find_column(role, table, chosen)
-    if name is None and (near := did_you_mean(role, table.columns, 0.8)):
-        warn(f"{table.what} has no {role} column{near}; call it {role} if it is meant so")
-    return name
-
-
-def _read_nodes(table: Table, roles: Roles, need_labels: bool) -> tuple[Data, Any]:
-    """Read nodes: a graph, and their ids as text in a pandas Index."""
-    find_label = need_column if need_labels else find_column
-    id_column = need_column("id", table, roles.chosen)
-    label = find_label("label", table, roles.chosen)
-    split = _find_optional("split", table, roles.chosen)
+def _read_nodes(
+    table: Table, chosen: dict[str, str], category: Sequence[str], need_labels: bool
+) -> tuple[Data, pd.Index]:
+    """Read nodes: a graph, and their ids as text."""
+    id_column = need_column("id", table, chosen)
+    label = (need_column if need_labels else find_column)("label", table, chosen)
+    split = find_column("split", table, chosen)
     known = [name for name in (id_column, label, split) if name is not None]
-    text = [name for name in dict.fromkeys((*known, *roles.category)) if name in table.columns]
+    text = [name for name in dict.fromkeys((*known, *category)) if name in table.columns]
     frame = table.read(table.columns, text)
     ids = _checked_ids(frame[id_column], table.what)
     data = Data(y=torch.full((len(ids),), -1), node_id=parse_ids(ids))
     if label is not None:
         data.y, data.class_names = encode_labels(frame[label], f"column {label!r} of {table.what}")
     if split is not None:
-        _add_masks(data, frame[split], f"column {split!r} of {table.what}")
-    features = frame.drop(columns=known)
-    data.x, columns = encode_columns(features, table.what, roles.category)
-    data.feature_columns = {"columns": columns}
-    if roles.chosen:
-        data.feature_columns["chosen"] = roles.chosen
+        names = text_of(frame[split]).str.lower()
+        other = names[~names.isin([*SPLITS, ""])]
+        if len(other):
+            raise InputError(
+                f"column {split!r} of {table.what} has {other.iloc[0]!r:.80}. Write train, val, "
+                "test or a blank."
+            )
+        for name in SPLITS:
+            data[f"{name}_mask"] = torch.from_numpy((names == name).to_numpy(bool).copy())
+    data.x, columns = encode_columns(frame.drop(columns=known), table.what, category)
+    data.feature_columns = {"columns": columns} | ({"chosen": chosen} if chosen else {})
     return data, ids
 
 
-def _checked_ids(column: Any, what: str, old: Sequence[str] = ()) -> Any:
-    """The ids of a table as text, in a pandas Index: filled, once each, and none of ``old``."""
-    import pandas as pd
-
+def _checked_ids(column: pd.Series, what: str, old: Sequence[str] = ()) -> pd.Index:
+    """The ids of a table as text: filled, once each, and none of ``old``."""
     ids = text_of(column)
     rules = (
         ("a blank for an id", "Give every row one", ids == ""),
@@ -450,36 +421,19 @@ def _checked_ids(column: Any, what: str, old: Sequence[str] = ()) -> Any:
 def parse_ids(ids: Iterable[str]) -> list[int] | list[str]:
     """Ids as integers where every one of them is written as an integer."""
     texts = list(ids)
-    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text) for text in texts):
-        return [int(text) for text in texts]
-    return texts
-
-
-def _add_masks(data: Data, split: Any, where: str) -> None:
-    """Set the masks from one of ``train``, ``val``, ``test`` or a blank per node, in a Series."""
-    names = text_of(split).str.lower().replace(SPLIT_NAMES)
-    other = names[~names.isin([*SPLITS, ""])]
-    if len(other):
-        raise InputError(f"{where} has {other.iloc[0]!r:.80}. Write train, val, test or a blank.")
-    for name in SPLITS:
-        data[f"{name}_mask"] = torch.from_numpy((names == name).to_numpy(bool).copy())
+    whole = all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text) for text in texts)
+    return [int(text) for text in texts] if whole else texts
 
 
 def _read_edges(
-    table: Table, ids: Any, chosen: Mapping[str, str], skip_unknown: bool, num_old: int = 0
+    table: Table, ids: pd.Index, chosen: Mapping[str, str], skip_unknown: bool, num_old: int = 0
 ) -> tuple[Tensor, Tensor | None]:
-    """Read edges between ``ids``, text in a pandas Index: [2, E], and weights [E] or None.
+    """Read edges between ``ids``: [2, E], and weights [E] or None.
 
     With ``num_old`` > 0 all edges may be left out: the nodes are known without them.
     """
-    import pandas as pd
-
-    ends, weight = find_ends(table, chosen), _find_optional("weight", table, chosen)
-    usual = {*NAMES["source"], *NAMES["target"]}
-    if all(name in ids and name.lower() not in usual for name in ends):
-        raise InputError(
-            f"{table.what} starts with the edge {', '.join(ends)}. Add a header: source,target."
-        )
+    ends = [need_column(role, table, chosen) for role in ("source", "target")]
+    weight = find_column("weight", table, chosen)
     frame = table.read([*ends, *([weight] if weight else [])], ends)
     found = np.empty((2, len(frame)), np.int64)
     for end, name in enumerate(ends):
@@ -532,38 +486,41 @@ def read_new_nodes(
 ) -> NewNodes:
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
-    Names of columns may differ from those of training in case. A graph that did not come from
-    tables has one column of numbers per feature, in order. ``data`` is the old graph, of which ids,
-    labels and ``feature_columns`` are read; the others are those of
-    ``Prediction.predict_new_tables``.
+    Columns are called as in training. A graph that did not come from tables has one column of
+    numbers per feature, in order. ``data`` is the old graph, of which ids, labels and
+    ``feature_columns`` are read.
     """
-    import pandas as pd
-
-    roles, stored = Roles.of(columns), data.get("feature_columns")
-    table = open_table(nodes).without(roles.leave_out)
+    given, leave_out, _ = roles_of(columns)
+    table, stored = open_table(nodes).without(leave_out), data.get("feature_columns")
     with one_sentence("feature_columns of the graph do not say how its table became features"):
         before = {} if stored is None else dict(stored.get("chosen", {}))
-        chosen = _in_any_case(before, table) | roles.chosen
+        chosen = {role: name for role, name in before.items() if name in table.columns} | given
         id_column = need_column("id", table, chosen)
-        encoded = (
-            _plain_columns(table, chosen, num_features) if stored is None else stored["columns"]
-        )
-        names = _in_any_case({facts["name"]: facts["name"] for facts in encoded}, table)
-        for facts in encoded:
-            if (name := facts["name"]) not in names:
+        if stored is None:
+            known = {id_column, *(find_column(role, table, chosen) for role in ("label", "split"))}
+            plain = [name for name in table.columns if name not in known]
+            if len(plain) != num_features:
+                raise InputError(
+                    f"{table.what} has {len(plain)} columns beside the id. Give the {num_features} "
+                    "features of training, in order."
+                )
+            stored = {"columns": [{"name": name, "mean": 0.0, "scale": 1.0} for name in plain]}
+        encoded: list[dict[str, Any]] = stored["columns"]
+        for name in (facts["name"] for facts in encoded):
+            if name not in table.columns:
                 raise missing_column(f"column {name!r}, as training had", table, [name])
-        text = [names[facts["name"]] for facts in encoded if "categories" in facts]
+        text = [facts["name"] for facts in encoded if "categories" in facts]
         frame = table.read(table.columns, [id_column, *text])
-        x = encode_alike(frame, encoded, list(names.values()), table.what)
-    known = data.get("node_id", range(len(data.y)))
-    old = [str(one) for one in known]
+        x = encode_alike(frame, encoded, table.what)
+    node_id = data.get("node_id", range(len(data.y)))
+    old = [str(one) for one in node_id]
     ids = _checked_ids(frame[id_column], table.what, old)
-    own = parse_ids(ids) if all(isinstance(one, int) for one in known) else list(ids)
+    own = parse_ids(ids) if all(isinstance(one, int) for one in node_id) else list(ids)
     if edges is None:
         return NewNodes(x, None, None, own)
-    joined = open_table(edges).without(roles.leave_out)
-    chosen = _in_any_case(before, joined) | roles.chosen
+    joined = open_table(edges).without(leave_out)
     everyone = pd.Index([*old, *ids], dtype=object)
+    chosen = {role: name for role, name in before.items() if name in joined.columns} | given
     found = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
     among_old = (found[0] < len(old)).all(0).nonzero()[:, 0]
     if len(among_old):
@@ -573,25 +530,3 @@ def read_new_nodes(
             "a new end."
         )
     return NewNodes(x, *found, own)
-
-
-def _in_any_case(names: Mapping[str, str], table: Table) -> dict[str, str]:
-    """The names of columns as ``table`` writes them, of those that it has."""
-    lower = {name.lower(): name for name in table.columns}
-    lower |= {name: name for name in table.columns}
-    found = {key: lower.get(name, lower.get(name.lower())) for key, name in names.items()}
-    return {key: name for key, name in found.items() if name is not None}
-
-
-def _plain_columns(
-    table: Table, chosen: Mapping[str, str], num_features: int
-) -> list[dict[str, Any]]:
-    """How columns are encoded of a graph that did not come from tables: as they are, in order."""
-    known = {find_column(role, table, chosen) for role in ("id", "label", "split")}
-    names = [name for name in table.columns if name not in known]
-    if len(names) != num_features:
-        raise InputError(
-            f"{table.what} has {len(names)} columns beside the id. Give the {num_features} "
-            "features of training, in order."
-        )
-    return [{"name": name, "mean": 0.0, "scale": 1.0} for name in names]

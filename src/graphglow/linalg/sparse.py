@@ -35,8 +35,6 @@ class SparseMatrix:
     col_t: Tensor
     order: Tensor | None
     shape: tuple[int, int]
-    dense: Tensor | None = None
-    """The same as a dense matrix, where that multiplies faster (:meth:`with_dense`)."""
 
     @classmethod
     def symmetric(cls, crow: Tensor, col: Tensor, values: Tensor, num_nodes: int) -> "SparseMatrix":
@@ -54,16 +52,10 @@ class SparseMatrix:
 
     def with_values(self, values: Tensor) -> "SparseMatrix":
         """The same pattern with other values: [E], or [B, E] for a batch of matrices."""
-        return replace(self, values=values, dense=None)
-
-    def with_dense(self) -> "SparseMatrix":
-        """The same, kept as a dense matrix besides, which products then use."""
-        return replace(self, dense=self.to_dense())
+        return replace(self, values=values)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """``S @ dense``: [.., M, F] -> [.., N, F]; differentiable in ``dense`` only."""
-        if self.dense is not None:
-            return self.dense @ dense
         return cast(Tensor, _Matmul.apply(self, dense))  # type: ignore[no-untyped-call]
 
     @cached_property
