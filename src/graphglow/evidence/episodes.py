@@ -110,10 +110,7 @@ def _damaged_features(x: Tensor | None, nodes: int, generator: torch.Generator) 
         return _with_noise(x, generator)
     if kind < 0.86:
         return torch.randn(nodes, int(8 + 120 * _uniform(generator)), generator=generator)
-    if kind < 0.9:
-        width = 400
-        return (torch.rand(nodes, width, generator=generator) < 0.03).float()
-    return None
+    return (torch.rand(nodes, 400, generator=generator) < 0.03).float() if kind < 0.9 else None
 
 
 def _with_noise(x: Tensor, generator: torch.Generator) -> Tensor:
