@@ -3,14 +3,20 @@
     python benchmarks/measuring.py predict refine audit --targets cora --nodes 100000 --device cuda
     python benchmarks/measuring.py epoch --targets amherst41 --epochs 500
     python benchmarks/measuring.py epoch --nodes 100000 1000000 --refinements 2
+    python benchmarks/measuring.py ray --nodes 20000 --workers 0 1 2 4
 
-Epochs are those of a transfer under the paper's learner, never trained.
+Epochs are those of a transfer under the paper's learner, never trained. On Ray, refine and predict
+have a digest of the result, whose bytes are the same wherever blocks are computed; 0 workers are
+this process, and ``load`` is how many processes wanted a core before the run.
 """
 
 import argparse
 import json
+import os
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,15 +24,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from graphglow import (
-    PaperConfig,
-    StructureLearner,
-    audit,
-    load_graph,
-    predict,
-    refine,
-    transfer,
-)
+from graphglow import PaperConfig, StructureLearner, audit, load_graph, predict, refine, transfer
 from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from graphglow.graph import synthetic_graph
 from graphglow.graph.load import data_folder
@@ -95,6 +93,21 @@ def whole_jobs(part: str, args: argparse.Namespace, device: torch.device) -> Ite
         yield {"target": str(target), "part": part, "stage": "all"} | row
 
 
+def on_ray(args: argparse.Namespace) -> Iterator[Row]:
+    """Run refine and predict once with each number of workers, which are warm."""
+    doors: dict[str, Callable[..., Any]] = {"refine": refine, "predict": predict}
+    results = {"refine": "edge_probability", "predict": "probabilities"}
+    for nodes, (part, door), count in product(args.nodes, doors.items(), args.workers):
+        data, on = random_graph(nodes), {"workers": count, "ray": "local"} if count else {}
+        door("wine", device="cpu", **on)  # workers start, and import what they need
+        load, began = os.getloadavg()[0], time.perf_counter()
+        found = getattr(door(data, device="cpu", **on), results[part])
+        seconds = time.perf_counter() - began
+        sizes = {"nodes": nodes, "edges": data.num_edges // 2, "workers": count}
+        digest = f"{zlib.crc32(torch.as_tensor(found).contiguous().numpy().tobytes()):08x}"
+        yield {"part": part, **sizes, "seconds": seconds, "digest": digest, "load": load}
+
+
 def epochs(data: Data, args: argparse.Namespace) -> Row:
     """Return the median of several transfers of so many epochs, after one that warms up."""
     config = PaperConfig(
@@ -114,10 +127,10 @@ def epochs(data: Data, args: argparse.Namespace) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=("predict", "refine", "audit", "epoch"))
+    parser.add_argument("parts", nargs="+", choices=("predict", "refine", "audit", "ray", "epoch"))
     parser.add_argument("--targets", nargs="*", default=[])
     parser.add_argument("--nodes", type=int, nargs="*", default=[], help="of random graphs")
-    parser.add_argument("--workers", type=int, nargs="*", help="rows of ray.jsonl")
+    parser.add_argument("--workers", type=int, nargs="*", default=[0, 1, 2, 4])
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--pivots", type=int, default=1000)
     parser.add_argument("--refinements", type=int, default=10)
@@ -128,9 +141,12 @@ def main() -> None:
     args = parser.parse_args()
     device, root = resolve_device(args.device), data_folder(args.data_root)
     for part in args.parts:
+        if part == "ray":
+            write_rows(args.out / "ray.jsonl", part, torch.device("cpu"), on_ray(args))
+        elif part != "epoch":
+            file = args.out / "bench_refine.jsonl"
+            write_rows(file, part, device, whole_jobs(part, args, device))
         if part != "epoch":
-            file = "ray.jsonl" if args.workers else "bench_refine.jsonl"
-            write_rows(args.out / file, part, device, whole_jobs(part, args, device))
             continue
         named = ({"target": t} | epochs(load_with_split(t, root), args) for t in args.targets)
         write_rows(args.out / "bench_epoch.jsonl", "epoch", device, named)

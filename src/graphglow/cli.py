@@ -62,10 +62,6 @@ examples:
 """
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -99,8 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _ending(error: BaseException) -> tuple[int, str]:
     """Return the exit status of a failure, and its sentence."""
-    if isinstance(error, KeyboardInterrupt):
-        return (143, "terminated") if isinstance(error, Terminated) else (130, "interrupted")
+    if isinstance(error, KeyboardInterrupt):  # SIGTERM comes as one with its name
+        return (143, "terminated") if error.args else (130, "interrupted")
     if isinstance(error, InputError | StoppedError):
         return 2 if isinstance(error, InputError) else 1, str(error)
     name = type(error).__name__
@@ -110,7 +106,7 @@ def _ending(error: BaseException) -> tuple[int, str]:
 
 
 def _terminate(*_: object) -> None:
-    raise Terminated
+    raise KeyboardInterrupt("SIGTERM")
 
 
 def _run(words: list[str]) -> None:

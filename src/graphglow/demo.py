@@ -23,6 +23,7 @@ from graphglow.competitors import fit
 from graphglow.errors import InputWarning
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.datasets import add_edges
+from graphglow.graph.graph import undirected_edges
 from graphglow.graph.load import describe
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_methods import (
@@ -168,15 +169,10 @@ def node_scores(
         return fit("gcn", data, config).logits
     if method == "bag-gcn":
         return bag("gcn", data, config, seed)
-    if method == "logistic":
-        return logistic(data)
-    learner = evidence_learner()
-    frozen = learner if method == "predict" else untrained_like(learner, seed)
-    return predict_pool(data, frozen, seed=seed, device=device)
-
-
-def logistic(data: Data) -> Tensor:
-    """Return probabilities by logistic regression on scaled features, of all labels: [N, C]."""
+    if method != "logistic":
+        learner = evidence_learner()
+        frozen = learner if method == "predict" else untrained_like(learner, seed)
+        return predict_pool(data, frozen, seed=seed, device=device)
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import MaxAbsScaler
 
@@ -246,49 +242,34 @@ def gains(rows: list[Row]) -> list[Gain]:
     return found
 
 
-# A graph before and after
-
-
 def before_and_after(data: Data, name: str, own_edges: Tensor, device: Device = "auto") -> Refined:
     """Refine a graph with all its labels, and set it beside the input.
 
     Edges of the input that are not among ``own_edges`` [2, E] are injected ones.
     """
+    from sklearn.metrics import roc_auc_score
+
     known = data.clone()
     known.train_mask, known.val_mask = data.train_mask | data.val_mask, data.val_mask & False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # the page says it
         refined = refine(known, edges="replace", device=device)
-    own, given, left = (
-        pair_numbers(edges.cpu(), data.num_nodes)
-        for edges in (own_edges, data.edge_index, refined.edge_index)
-    )
-    injected = given[~torch.isin(given, own)]
+    nodes, pairs = int(data.num_nodes), []
+    for edges in (own_edges, data.edge_index, refined.edge_index.cpu()):
+        low, high, _ = undirected_edges(edges, None, nodes)
+        pairs.append(low.long() * nodes + high)
+    own, given, left = pairs
+    injected, found = given[~torch.isin(given, own)], None
+    if len(injected):  # the auditor knows nothing of them, and reads no labels here
+        audited = audit(Data(x=data.x, edge_index=data.edge_index, num_nodes=nodes))
+        numbers = audited.edges.amin(0) * nodes + audited.edges.amax(0)
+        found = float(roc_auc_score(torch.isin(numbers, injected), -audited.probability_real))
+    gone = [(~torch.isin(edges, left)).double().mean() for edges in (injected, own)]
     return Refined(
         target=name,
         before=describe(data),
         after=describe(Data(y=data.y, edge_index=refined.edge_index.cpu(), x=data.x)),
-        dropped_injected=_share(~torch.isin(injected, left)) if len(injected) else None,
-        dropped_own=_share(~torch.isin(own, left)),
-        audit_auc=_audit_auc(data, injected) if len(injected) else None,
+        dropped_injected=float(gone[0]) if len(injected) else None,
+        dropped_own=float(gone[1]),
+        audit_auc=found,
     )
-
-
-def pair_numbers(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return each undirected edge once, as a number, without loops: [2, E] -> [M]."""
-    u, v = edge_index[:, edge_index[0] != edge_index[1]]
-    numbers: Tensor = torch.unique(torch.minimum(u, v) * num_nodes + torch.maximum(u, v))
-    return numbers
-
-
-def _audit_auc(data: Data, injected: Tensor) -> float:
-    """Ask the auditor, which knows nothing of what was injected; it reads no labels here."""
-    from sklearn.metrics import roc_auc_score
-
-    found = audit(Data(x=data.x, edge_index=data.edge_index, num_nodes=data.num_nodes))
-    numbers = found.edges.amin(0) * int(data.num_nodes) + found.edges.amax(0)
-    return float(roc_auc_score(torch.isin(numbers, injected), -found.probability_real))
-
-
-def _share(of: Tensor) -> float:
-    return float(of.double().mean())

@@ -73,32 +73,25 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        free = _numbers(MEMINFO)["MemAvailable:"] * 1024
-    except (OSError, KeyError):  # not on Linux
+
+    def number(file: Path, name: str = "") -> int:
+        found = re.search(rf"^{name} *(\d+)", file.read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    if not MEMINFO.exists():  # not on Linux
         return None
+    free = 1024 * number(MEMINFO, "MemAvailable:")
     try:
-        used = int((CGROUP / "memory.current").read_text())
-        cached = _numbers(CGROUP / "memory.stat").get("inactive_file", 0)
-        return min(free, int((CGROUP / "memory.max").read_text()) - used + cached)
+        limit = int((CGROUP / "memory.max").read_text())
+        cached = number(CGROUP / "memory.stat", "inactive_file")
+        return min(free, limit - number(CGROUP / "memory.current") + cached)
     except (OSError, ValueError):  # no such limit
         return free
 
 
-def _numbers(file: Path) -> dict[str, int]:
-    """Read lines of a name and a number."""
-    lines = (line.split() for line in file.read_text().splitlines())
-    return {name: int(number) for name, number, *_ in lines}
-
-
 @contextmanager
 def out_of_memory_hint(step: str, smaller: str) -> Iterator[None]:
-    """Turn an allocator's failure into one sentence.
-
-    Args:
-        step: What was being done, as ``"training on cora"``.
-        smaller: What makes it need less, as ``"fewer --num-pivots"``.
-    """
+    """Turn an allocator's failure at a step into one sentence: what is ``smaller`` helps."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -146,16 +139,15 @@ def map_blocks(
 ) -> Iterator[Result]:
     """Return an iterator over ``function(shared, block)`` of all blocks, in order.
 
-    Ray and its workers stay until this process ends or calls ``ray.shutdown()``, ready for the
-    next job. If a worker dies, another one repeats its block.
+    Ray and its workers stay until this process ends or calls ``ray.shutdown()``. If a worker dies,
+    another one repeats its block.
 
     Args:
         function: A pure function that a worker can import.
         shared: What every block needs; each worker receives it once, and must not write to it.
         blocks: Taken as they are needed.
         workers: Blocks computed at the same time. Without ``ray``, None or 1 is a loop in this
-            process, and more are workers of a local Ray. On a cluster, None is one for each CPU,
-            or for each GPU if ``gpus`` is set.
+            process; on a cluster, None is one for each CPU, or GPU if ``gpus`` is set.
         ray: ``"local"`` starts a Ray on this machine; or the address of a cluster.
         gpus: Share of a GPU that a block on Ray asks for.
         ordered: False yields results as they are finished.
@@ -197,7 +189,12 @@ def _on_ray(
     workers = workers or (int(has["GPU"] / gpus) if gpus else cores)
     cpus = cores // workers or cores / workers  # whole ones, or a share of one
     task = ray.remote(_run_block).options(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)
-    given = [_put(ray, shared)], function, max(1, int(cpus)), torch.is_grad_enabled()
+    ray.util.register_serializer(Tensor, serializer=_arrays, deserializer=_tensor)
+    try:
+        stored = ray.put(shared)
+    finally:
+        ray.util.deregister_serializer(Tensor)
+    given = [stored], function, max(1, int(cpus)), torch.is_grad_enabled()
     waiting, running = iter(blocks), list[Any]()
     try:
         while True:
@@ -241,16 +238,8 @@ def connect(address: str) -> Any:
     return ray
 
 
-def _put(ray: Any, shared: Any) -> Any:
-    """Store what all blocks need; its tensors become arrays, which workers read without a copy."""
-    ray.util.register_serializer(Tensor, serializer=_arrays, deserializer=_tensor)
-    try:
-        return ray.put(shared)
-    finally:
-        ray.util.deregister_serializer(Tensor)
-
-
 def _arrays(tensor: Tensor) -> Any:
+    """Turn a tensor into arrays, which workers read without a copy."""
     tensor = tensor.detach().cpu()
     if tensor.layout == torch.strided:
         return tensor.numpy()

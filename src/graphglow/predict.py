@@ -168,12 +168,7 @@ class Prediction:
         write_table(self.to_frame(), path, "a predictions file")
 
     def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
-        """Explain the predicted class of a node by channels and by labelled nodes around it.
-
-        Args:
-            node: Its id, or its index if the graph has no ids.
-            label: Another class to explain, by name or number.
-        """
+        """Explain the class of a node (its id, or index without ids), or another ``label``."""
         from graphglow.explain import explain_prediction
 
         return explain_prediction(self, node, label)

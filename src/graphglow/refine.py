@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, at_least, in_unit_interval, one_of, warn
+from graphglow.errors import InputError, at_least, number, one_of, warn
 from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
@@ -133,7 +133,7 @@ def refine(
     Returns:
         A PyG ``Data`` with the nodes of ``data``, and instant predictions.
     """
-    in_unit_interval("min_probability", min_probability)
+    number("min_probability", min_probability, 0, 1)
     one_of("edges", edges, ("auto", *WORDS))
     if top_k is not None:
         at_least("top_k", top_k, 1)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -49,11 +48,7 @@ RUN_FACTS = (
 class RunResult(ABC):
     """A model trained on one graph, by ``transfer`` or ``fit``, at its best epoch.
 
-    Accuracies are fractions in [0, 1]. ``val_accuracy`` is on the nodes that early stopping used.
-    Either is None where the graph has no such nodes.
-
-    Shapes:
-        logits [N, C]
+    Accuracies are None where the graph has no such nodes. ``logits`` are [N, C].
     """
 
     data: Data
@@ -74,10 +69,6 @@ class RunResult(ABC):
     @abstractmethod
     def _method_facts(self) -> dict[str, Any]:
         """``method``, ``backbone`` and further facts of the method, for the summary."""
-
-    @property
-    def device(self) -> torch.device:
-        return self.graph.device
 
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
@@ -106,7 +97,7 @@ class RunResult(ABC):
         if len(nodes) == 0:
             return None
         y, p = self.graph.y.cpu(), self.predict_proba()
-        given = torch.bincount(y[self.graph.train.cpu()], minlength=classes)
+        given = y[self.graph.train.cpu()].bincount()
         confusion = confusion_matrix(y[nodes], p[nodes].argmax(1), labels=range(classes))
         return {
             **scores_of(y[nodes], p[nodes], given)._asdict(),
@@ -127,29 +118,27 @@ class RunResult(ABC):
         return float(right.double().mean()) if len(nodes) else None
 
     @property
-    def majority(self) -> float | None:
-        """Share of the most frequent class of test nodes: what a constant answer would get."""
-        y = self.graph.y[self.graph.test]
-        return float(y.bincount().max()) / len(y) if len(y) else None
-
-    @property
     def epochs(self) -> int:
         """Number of epochs run."""
         return len(self.history)
 
     def summary(self) -> dict[str, Any]:
-        """The facts of the run, as the command line's ``--json`` prints them."""
+        """The facts of the run, as the command line's ``--json`` prints them.
+
+        ``majority`` is the share of the most frequent class of test nodes.
+        """
+        tested = self.graph.y[self.graph.test]
         return {
             "target": self.graph.name,
             "test_accuracy": self.test_accuracy,
-            "majority": self.majority,
+            "majority": float(tested.bincount().max()) / len(tested) if len(tested) else None,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,
             "train_seconds": self.train_seconds,
             "total_seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
             **self._method_facts(),
-            "device": self.device.type,
+            "device": self.graph.device.type,
             "seed": self.config.seed,
         }
 
@@ -167,9 +156,6 @@ class TransferResult(RunResult):
 
     Its messages pass over ``lambda A + (1 - lambda) S``, with A the input graph and S the learned
     one, which is computed from the other fields.
-
-    Shapes:
-        logits [N, C]; pivots [P]; spectral [N, K]
     """
 
     config: TransferConfig | PaperConfig
@@ -180,12 +166,11 @@ class TransferResult(RunResult):
     edges: RefinedEdges | None = None
     """S, under an evidence learner."""
     pivots: Tensor | None = None
-    """The fixed pivots through which S is inferred, under the paper's learner."""
+    """The fixed pivots [P] through which S is inferred, under the paper's learner."""
     spectral: Tensor | None = None
-    """What the GNN reads of nodes without features."""
+    """What the GNN reads of nodes without features: [N, K]."""
     chosen_by: str = "settings"
-    """What chose lambda: ``settings``, ``validation``, or ``leave-one-out`` where there are no
-    validation nodes."""
+    """What chose lambda: ``settings``, ``validation`` or, without such nodes, ``leave-one-out``."""
     against_input: Comparison | None = None
     """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
     least_accuracy: float = 0.0
@@ -219,19 +204,13 @@ class TransferResult(RunResult):
         return best_epoch(self.history, self.least_accuracy)
 
     def _method_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {
-            "method": self.method,
-            "backbone": self.config.backbone,
-            "input_weight": self.input_weight,
-            "chosen_by": self.chosen_by,
-        }
+        names = ("method", "input_weight", "chosen_by", "verdict")
+        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        facts["backbone"] = self.config.backbone
         if isinstance(self.learner, StructureLearner):
             return facts | delta_facts(self.learner.config.delta)
         assert self.edges is not None
         return facts | {"refined_edges_in_training": self.edges.edge_index.shape[1] // 2}
-
-    def summary(self) -> dict[str, Any]:
-        return {**super().summary(), "verdict": self.verdict}
 
     @property
     def verdict(self) -> str:
@@ -277,16 +256,16 @@ class TransferResult(RunResult):
             tensors |= prefixed("refined", self.edges._asdict())
         own = {"logits": self.logits, "pivots": self.pivots, "spectral": self.spectral}
         tensors |= {name: tensor for name, tensor in own.items() if tensor is not None}
-        lists = {}
+        kept = {name: data[name] for name in MADE if name in data}
         if "node_id" in data:
-            lists["node_id"] = own_ids(data, len(data.node_id))
+            kept["node_id"] = own_ids(data, len(data.node_id))
         if "class_names" in data:
-            lists["class_names"] = [str(name) for name in data.class_names]
+            kept["class_names"] = [str(name) for name in data.class_names]
         meta = {
             "config": asdict(self.config),
             "learner": self.learner.facts(),
             "run": {name: getattr(self, name) for name in RUN_FACTS},
-            "graph": lists | {name: data[name] for name in MADE if name in data},
+            "graph": kept,
             "name": self.graph.name,
         }
         save_tensors(path, "result", tensors, meta)
@@ -297,8 +276,6 @@ class TransferResult(RunResult):
         tensors, meta = load_tensors(path, "result")
         try:
             return cls._from_file(tensors, meta, str(path))
-        except InputError:
-            raise
         except Exception as error:  # whatever is there, it is not what was written
             text = " ".join(str(error).split())
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
@@ -361,11 +338,7 @@ BLOCK_ELEMENTS = 16_000_000
 
 
 class WeightedEdges(NamedTuple):
-    """Edges sorted by target and falling weight, where weight = input_part + latent_part.
-
-    Shapes:
-        pairs [2, E] (source, target); weight, input_part, latent_part [E]
-    """
+    """Edges (source, target), sorted by target and falling weight, the sum of its two parts."""
 
     pairs: Tensor
     weight: Tensor
@@ -385,11 +358,19 @@ def strongest_messages(
     """Return each node's ``top_k`` strongest incoming edges; entries up to zero are no edges."""
     at_least("top_k", top_k, 1)
     given = input_weight * adj.to_scipy()
-    if input_weight == 1:
-        return _strongest(given, 0 * given, top_k, self_loops)
-    if isinstance(latent, FixedStructure):
-        learned = (1 - input_weight) * latent.matrix.to_scipy()
-        return _strongest(given, learned, top_k, self_loops)
+    if input_weight == 1 or isinstance(latent, FixedStructure):
+        learned = 0 * given
+        if isinstance(latent, FixedStructure) and input_weight != 1:
+            learned = (1 - input_weight) * latent.matrix.to_scipy()
+        total = (given + learned).tocoo()
+        target, source = total.coords
+        order = np.lexsort((-total.data, target))  # stable
+        order = order[(total.data > 0)[order] & (self_loops | (source != target)[order])]
+        first = np.searchsorted(target[order], target[order])  # of the same target
+        order = order[np.arange(len(order)) - first < top_k]
+        ends = np.stack([source, target])[:, order].astype(np.int64)
+        shares = [np.asarray(part[ends[1], ends[0]]) for part in (given, learned)]
+        return WeightedEdges(*[torch.tensor(one) for one in (ends, total.data[order], *shares)])
     nodes, blocks = adj.shape[0], []
     assert isinstance(latent, PivotStructure | BlendedStructure)
     factors, step = latent.factors(), max(1, BLOCK_ELEMENTS // nodes)
@@ -407,20 +388,3 @@ def strongest_messages(
         parts = (part.gather(1, source)[kept] for part in (dense, by_pivots))
         blocks.append(WeightedEdges(pairs, weight[kept], *parts))
     return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*blocks, strict=True)))
-
-
-def _strongest(
-    given: sp.csr_array, learned: sp.csr_array, top_k: int, self_loops: bool
-) -> WeightedEdges:
-    """The strongest edges of the sum of two sparse matrices."""
-    import pandas as pd
-
-    total = (given + learned).tocoo()
-    target, source = total.coords
-    frame = pd.DataFrame({"source": source, "target": target, "weight": total.data})
-    frame = frame[(frame.weight > 0) & (self_loops | (frame.source != frame.target))]
-    frame = frame.sort_values(["target", "weight"], ascending=[True, False], kind="stable")
-    frame = frame.groupby("target").head(top_k)
-    pairs = frame[["source", "target"]].to_numpy(np.int64).T
-    parts = [np.asarray(part[pairs[1], pairs[0]]) for part in (given, learned)]
-    return WeightedEdges(*map(torch.tensor, (pairs, frame.weight.to_numpy(), *parts)))

@@ -6,7 +6,7 @@ Nothing here imports torch, so that help and a mistyped flag answer at once.
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from graphglow.errors import LARGEST_INTEGER, LARGEST_RATE, InputError, at_least, one_of, plain
+from graphglow.errors import LARGEST_INTEGER, LARGEST_RATE, InputError, one_of, plain
 
 BackboneName = Literal["appnp", "gat", "gcn", "gcnii", "gpr", "h2gcn", "linkx", "sage"]
 ClassWeight = Literal["none", "balanced"]
@@ -22,11 +22,13 @@ SHARES = ("teleport", "input_weight", "structure_momentum", "random_share")
 class Settings:
     """Checks every field by its type and name; a class adds the rules that hold between several.
 
-    Whole numbers are at least 1 (those in ``may_be_zero`` at least 0), others finite and at least
-    0. Step sizes are positive, dropout lies in [0, 1), and :data:`SHARES` in [0, 1].
+    Whole numbers are at least 1, or what ``least`` says, others finite and at least 0. Step sizes
+    are positive, dropout lies in [0, 1), and :data:`SHARES` in [0, 1].
     """
 
-    may_be_zero: ClassVar[tuple[str, ...]] = ("seed",)
+    least: ClassVar[dict[str, int]] = {
+        "seed": 0, "num_layers": 2, "samples": 2, "max_nodes": 300, "random_episodes": 0,
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]
@@ -48,7 +50,7 @@ class Settings:
         if kind is bool:
             right, rule = type(value) is bool, "be True or False"
         elif kind is int:
-            low = 0 if name in self.may_be_zero else 1
+            low = self.least.get(name, 1)
             right = type(value) is int and low <= value <= LARGEST_INTEGER
             rule = f"be an integer in [{low}, {LARGEST_INTEGER}]"
         elif kind is float:
@@ -105,11 +107,6 @@ class BackboneConfig(Settings):
     steps: int = 10
     """K of appnp and gpr: number of propagations."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 2 <= self.num_layers <= 100:
-            raise InputError(f"num_layers must lie in [2, 100]; got {self.num_layers}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig(Settings):
@@ -134,22 +131,18 @@ class LearnerConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delta != "truncate" and self.similarity != "cosine":
-            raise InputError(
-                f"delta {self.delta!r} must be used with similarity 'cosine'; "
-                f"got {self.similarity!r}"
-            )
-        inner_product = self.similarity in ("cosine", "dot")
-        if not self.weighted and not (inner_product and self.num_heads == 1 and self.tied):
-            raise InputError(
-                "where nothing is weighted, similarity must be cosine or dot, num_heads 1 and tied "
-                f"true; got {self.similarity!r}, {self.num_heads} and {self.tied}"
-            )
-        if self.neighbours is not None and not (inner_product and self.delta == "truncate"):
-            raise InputError(
-                "neighbours must go with similarity cosine or dot and delta truncate; "
-                f"got {self.similarity!r} and {self.delta!r}"
-            )
+        inner, cut = self.similarity in ("cosine", "dot"), self.delta == "truncate"
+        plain_heads = inner and self.num_heads == 1 and self.tied
+        for holds, rule in (
+            (cut or self.similarity == "cosine", "delta affine needs similarity cosine"),
+            (self.weighted or plain_heads, "no weights need cosine or dot, num_heads 1 and tied"),
+            (
+                self.neighbours is None or (inner and cut),
+                "neighbours need cosine or dot, cut",
+            ),
+        ):
+            if not holds:
+                raise InputError(f"{rule}; got {self}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +161,6 @@ class ObjectiveConfig(Settings):
     """Random sign vectors for the Frobenius norm (Hutchinson)."""
     sketch: int = 64
     """Features are projected to this many random directions inside the smoothness term."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("samples", self.samples, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,10 +285,7 @@ class EvidencePretrainConfig(Settings):
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("max_nodes", self.max_nodes, 300)
-        at_least("steps", self.steps, 2)
+    least: ClassVar = Settings.least | {"steps": 2}
 
     def episode_counts(self, sources: int) -> list[int]:
         """Episodes of each network, in the order in which they are trained."""
@@ -329,12 +315,7 @@ class AuditPretrainConfig(Settings):
     seed: int = 0
     """Seeds episodes and weights."""
 
-    may_be_zero: ClassVar = ("seed", "episodes", "random_episodes")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("max_nodes", self.max_nodes, 300)
-        at_least("steps", self.steps, 2)
+    least: ClassVar = Settings.least | {"steps": 2, "episodes": 0}
 
 
 PRETRAINING: dict[str, type[Settings]] = {

@@ -39,8 +39,7 @@ def _writable(path: Path) -> Iterator[None]:
 def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
-    An existing file is replaced in one step, or kept as it was when anything fails. What is not a
-    regular file (a folder, a pipe, a device) is never replaced.
+    What is not a regular file (a folder, a pipe, a device) is never replaced.
     """
     path = Path(path)
     with _writable(path):
@@ -97,15 +96,9 @@ def existing_file(path: str | Path, what: str) -> Path:
 
 
 def save_tensors(
-    path: str | Path,
-    kind: str,
-    tensors: dict[str, Tensor],
-    meta: dict[str, Any],
+    path: str | Path, kind: str, tensors: dict[str, Tensor], meta: dict[str, Any]
 ) -> None:
-    """Write named tensors and JSON metadata as one safetensors file with a checksum, atomically.
-
-    ``kind`` says what the file is (``"learner"``, ``"result"``); :func:`load_tensors` asks for it.
-    """
+    """Write named tensors and JSON metadata as a safetensors file of a kind, with a checksum."""
     facts = json.loads(json.dumps({"kind": kind, "version": FORMAT_VERSION, **meta}))
     flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"graphglow": json.dumps({**facts, CHECKSUM: checksum(flat, facts)})}
@@ -183,12 +176,10 @@ class Part(Protocol):
 
 
 class Checkpoint:
-    """The file of one training, written now and then, and whole at all times.
+    """The file from which a training under the paper's learner goes on, on a CPU to the same bits.
 
-    Given to :func:`graphglow.pretrain` or ``transfer`` under the paper's learner. A training that
-    was stopped goes on from it, on a CPU to the same bits. The file of another training (other
-    settings, graphs or versions) is refused. If the file cannot be written, a warning says so and
-    the training goes on.
+    The file of another training (other settings, graphs or versions) is refused. If it cannot be
+    written, a warning says so and the training goes on.
 
     Args:
         path: The file.
@@ -199,8 +190,7 @@ class Checkpoint:
     def __init__(
         self, path: str | Path, *, resume: bool = True, every_seconds: float = 10.0
     ) -> None:
-        if not number("every_seconds", every_seconds) >= 0:
-            raise InputError(f"every_seconds must be >= 0; got {every_seconds}")
+        number("every_seconds", every_seconds, 0)
         self.path, self.resume, self.every_seconds = Path(path).expanduser(), resume, every_seconds
         self.resumed = False
         """Whether the training went on from the file."""

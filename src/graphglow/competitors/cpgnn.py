@@ -27,7 +27,7 @@ ROUNDING = 1e-5
 class CPGNNConfig(RunConfig):
     """CPGNN: a prior belief of each node's class, then propagation by class compatibility."""
 
-    may_be_zero: ClassVar = ("seed", "pretrain_epochs")
+    least: ClassVar = RunConfig.least | {"pretrain_epochs": 0}
 
     weight_decay: float = 5e-3
     """L2 penalty on the prior belief estimator's weights."""

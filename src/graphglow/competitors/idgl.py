@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -35,9 +36,6 @@ class IDGLConfig(RunConfig):
     """beta: penalty on nodes with a small degree in the learned graph (a logarithmic barrier)."""
     sparsity: float = 0.0
     """gamma: penalty on large weights in the learned graph (squared Frobenius norm)."""
-    metric_dropout: float = 0.0
-    """Share of the features dropped in training before nodes are compared by them; not in the
-    paper, where it is 0."""
     refinements: int = 10
     """T: most learned graphs in one forward pass; 1 learns from features only."""
     tolerance: float = 4e-5
@@ -54,26 +52,31 @@ class IDGLAnchorConfig(IDGLConfig):
 
 
 class LearnedGraph:
-    """A [N, N], symmetric, with the inverses of its row sums [N, 1] (clamped at EPS)."""
+    """A [N, N], symmetric, with the inverses of its row sums [N, 1] (clamped at EPS).
 
-    def __init__(self, weights: Tensor) -> None:
+    Through anchors: R [N, s], with those of its row sums, Delta, and of its column sums, Lambda.
+    """
+
+    def __init__(self, weights: Tensor, *, anchored: bool) -> None:
         self.weights = weights
         self.inverse = weights.sum(1, keepdim=True).clamp_min(EPS).reciprocal()
+        self.columns = weights.sum(0)[:, None].clamp_min(EPS).reciprocal() if anchored else None
 
     def propagate(self, v: Tensor) -> Tensor:
-        """f(A) v, f the row normalisation: [N, F] -> [N, F]."""
+        """f(A) v, f the row normalisation, or Delta^-1 R Lambda^-1 R^T v: [N, F] -> [N, F]."""
+        if self.columns is not None:
+            v = (self.weights.T @ v) * self.columns  # at the anchors: [s, F]
         return (self.weights @ v) * self.inverse
-
-    def regularised(self) -> tuple[Tensor, Tensor]:
-        """The graph that is regularised [n, n], and 1 / its row sums [n, 1]."""
-        return self.weights, self.inverse
 
     def penalty(self, distances: Tensor, config: IDGLConfig) -> Tensor:
         """L_G: alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
 
-        ``distances`` d_ij = |x_i - x_j|^2 are of the features.
+        ``distances`` d_ij = |x_i - x_j|^2 are of the features. Through anchors A is their graph
+        R^T Delta^-1 R [s, s], whose row sums are Lambda.
         """
-        graph, inverse = self.regularised()
+        graph, inverse = self.weights, self.inverse
+        if self.columns is not None:
+            graph, inverse = self.weights.T @ (self.weights * self.inverse), self.columns
         n, total = len(graph), graph.new_zeros(())
         if config.smoothness > 0:
             total = total + config.smoothness / (2 * n * n) * (graph * distances).sum()
@@ -82,23 +85,6 @@ class LearnedGraph:
         if config.sparsity > 0:
             total = total + config.sparsity / (n * n) * graph.square().sum()
         return total
-
-
-class AnchorGraph(LearnedGraph):
-    """R [N, s] with the inverses of its row sums Delta [N, 1] and column sums Lambda [s, 1]."""
-
-    def __init__(self, weights: Tensor) -> None:
-        super().__init__(weights)
-        self.inverse_columns = weights.sum(0)[:, None].clamp_min(EPS).reciprocal()
-
-    def propagate(self, v: Tensor) -> Tensor:
-        """Delta^-1 R Lambda^-1 R^T v, from nodes to anchors and back."""
-        at_anchors = (self.weights.T @ v) * self.inverse_columns  # [s, F]
-        return (self.weights @ at_anchors) * self.inverse
-
-    def regularised(self) -> tuple[Tensor, Tensor]:
-        """The anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
-        return self.weights.T @ (self.weights * self.inverse), self.inverse_columns
 
 
 class IDGL(Competitor):
@@ -137,55 +123,54 @@ class IDGL(Competitor):
         self.weight_out = glorot(config.hidden, graph.num_classes, self.start)
         self.heads_x = glorot(config.num_heads, graph.num_features, self.start)
         self.heads_z = glorot(config.num_heads, config.hidden, self.start)
-        self.latent, anchors = LearnedGraph, torch.arange(graph.num_nodes)
+        anchors = torch.arange(graph.num_nodes)
         if isinstance(config, IDGLAnchorConfig):
             anchors = torch.randperm(graph.num_nodes, generator=self.start)[: config.num_anchors]
-            self.latent = AnchorGraph
+        self.latent = partial(LearnedGraph, anchored=isinstance(config, IDGLAnchorConfig))
         self.anchors = anchors.to(graph.y.device)
         self.distances = squared_distances(graph.x.to_dense()[self.anchors])
 
     def loss(self) -> Tensor:
-        metric = replace(self.dropout, rate=self.config.metric_dropout)
         losses = [
             self.training_loss(logits) + learned.penalty(self.distances, self.config)
-            for logits, learned in self.steps(self.dropout, metric)
+            for logits, learned in self.steps(self.dropout)
         ]
         return losses[0] + torch.stack(losses[1:]).sum() / len(losses) if losses[1:] else losses[0]
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        *_, (logits, _) = self.steps(None, None)
+        *_, (logits, _) = self.steps(None)
         return logits
 
-    def steps(
-        self, dropout: Dropout | None, metric_dropout: Dropout | None
-    ) -> Iterator[tuple[Tensor, LearnedGraph]]:
+    def steps(self, dropout: Dropout | None) -> Iterator[tuple[Tensor, LearnedGraph]]:
         """Logits [N, C] and A^(t) of the steps t = 1, 2, .. of one forward pass."""
         config, adj = self.config, self.graph.adj
-        first = learned = self.latent(self.compare_features(metric_dropout))  # A^(1)
+        first = learned = self.latent(self.compare_features())  # A^(1)
         last, limit = False, config.tolerance * first.weights.detach().square().sum()
+
+        def mix(through_input: Tensor, through_first: Tensor, v: Tensor) -> Tensor:
+            latent = torch.lerp(through_first, learned.propagate(v), config.structure_momentum)
+            return torch.lerp(latent, through_input, config.input_weight)
+
         xw = drop(self.graph.x, dropout) @ self.weight_in
         fixed = adj @ xw, first.propagate(xw)  # the same in all steps, [N, hidden]
         for t in range(1, config.refinements + 1):
-            z = drop(torch.relu(self.mix(*fixed, learned.propagate(xw))), dropout)
+            z = drop(torch.relu(mix(*fixed, xw)), dropout)
             v = z @ self.weight_out
-            yield self.mix(adj @ v, first.propagate(v), learned.propagate(v)), learned
+            yield mix(adj @ v, first.propagate(v), v), learned
             if last or t == config.refinements:
                 return
-            before, learned = learned, self.latent(self.compare_embeddings(z))
+            unit = unit_heads(z, self.heads_z)
+            before, learned = learned, self.latent(self.cut(unit @ unit[self.anchors].T))
             change = (learned.weights - before.weights).detach().square().sum()
             last = config.tolerance > 0 and bool(change <= limit)
 
-    def mix(self, through_input: Tensor, through_first: Tensor, through_learned: Tensor) -> Tensor:
-        latent = torch.lerp(through_first, through_learned, self.config.structure_momentum)
-        return torch.lerp(latent, through_input, self.config.input_weight)
-
-    def compare_features(self, dropout: Dropout | None) -> Tensor:
+    def compare_features(self) -> Tensor:
         """Cosines of the features with the anchors', cut: [N, s]. Sparse features stay sparse.
 
         A head's products are X diag(w^2) X^T, over the lengths of both sides.
         """
-        x = drop(self.graph.x, dropout)
+        x = self.graph.x
         squares = x.with_values(x.values.square()) if isinstance(x, SparseMatrix) else x.square()
         keys, tiny = x.to_dense()[self.anchors].T, torch.finfo(self.heads_x.dtype).tiny  # [D, s]
         total = keys.new_zeros(self.graph.num_nodes, len(self.anchors))
@@ -194,11 +179,6 @@ class IDGL(Competitor):
             inverse = length.clamp_min(tiny).rsqrt().masked_fill(length < tiny, 0)
             total = total + inverse * (x @ (weight * keys * inverse[self.anchors].T))
         return self.cut(total / len(self.heads_x))
-
-    def compare_embeddings(self, z: Tensor) -> Tensor:
-        """The same of embeddings: [N, hidden] -> [N, s]."""
-        unit = unit_heads(z, self.heads_z)
-        return self.cut(unit @ unit[self.anchors].T)
 
     def cut(self, similarity: Tensor) -> Tensor:
         """Zero where it is at most epsilon; everything if that is 1, also a rounded 1 + 1e-7."""

@@ -20,9 +20,6 @@ BETA_1, BETA_2 = 0.9, 0.999
 EPSILON = 1e-8
 """Added to Adam's squares under the root, where a derivative exists for a gradient of zero too."""
 
-BLOCKS, LEAST_ROWS = 16, 64
-"""Blocks of rows that the upper triangle is cut into, and the fewest rows of one but the last."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LDSConfig(RunConfig):
@@ -128,7 +125,7 @@ class LDS(Competitor):
     trained again.
 
     Shapes:
-        theta: for i < j, A_ij = A_ji ~ Ber(theta_ij); the upper triangle, in blocks of whole rows;
+        theta [N, N], zero but above its diagonal: A_ij = A_ji ~ Ber(theta_ij) for i < j;
         state.weights [S], the GCN's weights in one vector
     """
 
@@ -141,13 +138,8 @@ class LDS(Competitor):
         d, h, c = graph.num_features, config.hidden, graph.num_classes
         self.shapes = (d, h), (h,), (h, c), (c,)
         self.state = self.fresh_state(self.start)
-        height = max(LEAST_ROWS, -(-graph.num_nodes // BLOCKS))
-        self.starts = range(0, graph.num_nodes, height)
-        edges = graph.links.to_dense().to(graph.adj.values)
-        self.theta = [edges[i : i + height, i:].triu(1) for i in self.starts]
-        self.uniform = [
-            torch.empty_like(block).uniform_(generator=self.generator) for block in self.theta
-        ]
+        self.theta = graph.links.to_dense().to(graph.adj.values).triu(1)
+        self.uniform = torch.empty_like(self.theta).uniform_(generator=self.generator)
         self.rate = config.graph_learning_rate
         self.lowest, self.since = math.inf, 0  # of the loss, and the steps since then
 
@@ -161,28 +153,20 @@ class LDS(Competitor):
 
     @property
     def weights(self) -> list[Tensor]:
-        return [self.state.weights, *self.theta]
+        return [self.state.weights, self.theta]
 
-    def pairs(self, chosen: Iterable[Tensor]) -> Tensor:
-        """Number the pairs (i, j) where blocks are true, i N + j: [E]."""
-        n, found = self.graph.num_nodes, []
-        for start, block in zip(self.starts, chosen, strict=True):
-            i, j = block.nonzero().unbind(1)
-            found.append((i + start) * n + (j + start))
-        return torch.cat(found)
-
-    def graph_of(self, pairs: Tensor) -> DrawnGraph:
-        """Make the graph of numbered pairs, in both directions."""
-        n = self.graph.num_nodes
-        both = torch.cat([pairs, pairs % n * n + pairs // n]).sort().values
-        crow = torch.nn.functional.pad(torch.bincount(both // n, minlength=n).cumsum(0), (1, 0))
-        ones = self.state.weights.new_ones(len(both))
-        return DrawnGraph(SparseMatrix.symmetric(crow, both % n, ones, n))
+    def graph_of(self, drawn: Tensor) -> DrawnGraph:
+        """Make the graph of pairs i < j, in both directions: [2, E]."""
+        n, both = self.graph.num_nodes, torch.cat([drawn, drawn.flip(0)], 1)
+        row, col = both[:, (both[0] * n + both[1]).argsort()]
+        crow = torch.nn.functional.pad(torch.bincount(row, minlength=n).cumsum(0), (1, 0))
+        ones = self.state.weights.new_ones(len(row))
+        return DrawnGraph(SparseMatrix.symmetric(crow, col, ones, n))
 
     def draw(self) -> DrawnGraph:
         """Draw a graph from theta."""
-        uniform = (torch.empty_like(p).uniform_(generator=self.generator) for p in self.theta)
-        return self.graph_of(self.pairs(u < p for u, p in zip(uniform, self.theta, strict=True)))
+        uniform = torch.empty_like(self.theta).uniform_(generator=self.generator)
+        return self.graph_of((uniform < self.theta).nonzero().T)
 
     def fixed_draws(self) -> Iterator[DrawnGraph]:
         """Yield S graphs that are a function of theta and of the fixed numbers u.
@@ -192,15 +176,10 @@ class LDS(Competitor):
         finds those that any of the graphs has.
         """
         count = self.config.samples
-        both = list(zip(self.uniform, self.theta, strict=True))
-        near = [(u * count).frac() <= p * count for u, p in both]
-        u, p = (
-            torch.cat([one[at] for one, at in zip(blocks, near, strict=True)])
-            for blocks in (self.uniform, self.theta)
-        )
-        pairs = self.pairs(near)
+        near = (self.uniform * count).frac() <= self.theta * count
+        pairs, u, theta = near.nonzero().T, self.uniform[near], self.theta[near]
         for s in range(count):
-            yield self.graph_of(pairs[(u + s / count).remainder(1) < p])
+            yield self.graph_of(pairs[:, (u + s / count).remainder(1) < theta])
 
     def update_theta(self, left: Tensor, right: Tensor) -> None:
         """Subtract the gradient ``left @ right.T`` with respect to A, and project to [0, 1].
@@ -208,9 +187,7 @@ class LDS(Competitor):
         A pair is both A_ij and A_ji: its gradient is the sum of the two. left, right [N, K].
         """
         rows, columns = torch.cat([left, right], 1), torch.cat([right, left], 1)  # [N, 2K]
-        for start, block in zip(self.starts, self.theta, strict=True):
-            part = rows[start : start + len(block)]
-            block.addmm_(part, columns[start:].T, alpha=-1).clamp_(0, 1).triu_(1)
+        self.theta.addmm_(rows, columns.T, alpha=-1).clamp_(0, 1).triu_(1)
 
     def gcn(
         self, flat: Tensor, graph: DrawnGraph, x: SparseMatrix | Tensor, mask: Tensor | float = 1.0
@@ -295,6 +272,6 @@ METHOD = Method(
     config=LDSConfig,
     build=LDS.build,
     backbone="gcn",
-    memory=lambda graph, config: 12 * graph.num_nodes**2,  # theta, its best copy, numbers, draws
+    memory=lambda graph, config: 20 * graph.num_nodes**2,  # theta, its best copy, numbers, draws
     lighter="idgl-anchor",
 )

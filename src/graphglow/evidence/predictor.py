@@ -70,9 +70,11 @@ AT_ONCE = 2**18  # probabilities, nodes times classes, in one block
 FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels; Newton steps
 WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
 """Precisions of the normal priors around the frozen weights and around their common factor."""
-EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 50, 2.0
+EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 50, (0.35, 1.0)
 """Labels count as drawn evenly over classes below this probability of counts as equal; steps of
-EM; the labels' shares weigh as much as this number over the labels per class times all nodes."""
+EM; weight of the labels' shares against the predictions': a constant, and one over the labels per
+class.
+"""
 
 
 class Voter(nn.Module):
@@ -212,7 +214,7 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     Labels drawn at random have the shares of the graph. If their counts are more equal than chance
     allows (chi-squared below its 5 % quantile), they were drawn per class. The shares are then
     estimated from the predictions by EM (Saerens, Latinne and Decaestecker, 2002), shrunk towards
-    the labels' shares.
+    the labels' shares. Log-odds are halved there: what a few labels say is less sure than it looks.
 
     Shapes:
         logits [N, C] over the labels' shares -> [C]
@@ -222,9 +224,9 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     freedom = torch.full_like(spread, (len(graph.counts) - 1) / 2)
     if float(torch.special.gammainc(freedom, spread / 2)) >= EVEN:
         return graph.prior
-    shares, weight = graph.prior, SHARE_PRIOR / mean
+    shares, weight = graph.prior, SHARE_PRIOR[0] + SHARE_PRIOR[1] / mean
     for _ in range(SHARE_STEPS):
-        predicted = (logits + shares.log()).softmax(1).mean(0)
+        predicted = (logits / 2 + shares.log()).softmax(1).mean(0)
         shares = (predicted + weight * graph.prior) / (1 + weight)
     return shares
 

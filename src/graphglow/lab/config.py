@@ -65,17 +65,12 @@ def read_settings(name: str | Path = "tuned") -> Tuned:
     return tuned
 
 
-def key_of(target: str, sources: Sequence[str]) -> str:
-    """Return where settings for a target under these sources stand in the file."""
-    return f"{target} < {'+'.join(sorted(sources))}" if sources else target
-
-
 def tuned_settings(
     tuned: Tuned, method: str, target: str, sources: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the settings of a method on a target, for these sources if known; else none."""
-    known = tuned.get(method, {})
-    return dict(known.get(key_of(target, sources), known.get(target, {})))
+    known, key = tuned.get(method, {}), f"{target} < {'+'.join(sorted(sources))}"
+    return dict(known.get(key) or known.get(target, {}))
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,9 @@ def spread(values: Sequence[float], digits: int = 1, unit: float = 100) -> str:
     return f"{mean} +- {unit * statistics.stdev(values):.{digits}f}" if many else mean
 
 
+# The paper's tables
+
+
 class CellScore:
     """The rows of one cell: accuracies, and what is unusual about them."""
 
@@ -72,8 +75,7 @@ def cell_scores(name: str, rows: Iterable[Row], tuned: Tuned) -> list[CellScore]
     for row in newest(row for row in rows if row["experiment"] == name):
         found.setdefault(row["cell"], []).append(row)
     cells = [cell for cell in EXPERIMENTS[name]() if cell.key in found]
-    today = RunsConfig()
-    return [CellScore(c, found[c.key], run_of(c, 0, tuned, today).setup) for c in cells]
+    return [CellScore(c, found[c.key], run_of(c, 0, tuned, RunsConfig()).setup) for c in cells]
 
 
 def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
@@ -95,28 +97,22 @@ def _grid(
 ) -> str:
     """Return a table of lines by columns, the best mean of a column in bold."""
     at = {(line(score.cell), column(score.cell)): score for score in scores}
+    lines, columns = (list(dict.fromkeys(key[place] for key in at)) for place in (0, 1))
     order = list(GRAPH_NAMES.values())
-    lines, columns = dict.fromkeys(key[0] for key in at), list(dict.fromkeys(key[1] for key in at))
     columns.sort(key=lambda name: order.index(name) if name in order else 0)
     best = {name: max(s.mean or 0 for key, s in at.items() if key[1] == name) for name in columns}
-
-    def text(name: str, score: CellScore | None) -> str:
-        if score is None:
-            return "-"
-        return score.text(beside(score), best=len(lines) > 1 and score.mean == best[name])
-
-    body = [[label, *(text(name, at.get((label, name))) for name in columns)] for label in lines]
+    texts = {
+        key: score.text(beside(score), best=len(lines) > 1 and score.mean == best[key[1]])
+        for key, score in at.items()
+    }
+    body = [[label, *(texts.get((label, name), "-") for name in columns)] for label in lines]
     return markdown([first, *columns], body)
 
 
 def _methods(scores: list[CellScore]) -> str:
     """Write accuracy by method and graph, beside the paper's figure."""
-
-    def printed(score: CellScore) -> str:
-        figure = score.cell.paper
-        return "" if figure is None else f"paper {100 * figure[0]:.1f}"
-
-    return _grid("method", scores, beside=printed)
+    figures = {s: f"paper {100 * s.cell.paper[0]:.1f}" for s in scores if s.cell.paper is not None}
+    return _grid("method", scores, beside=lambda score: figures.get(score, ""))
 
 
 def _ablation(scores: list[CellScore]) -> str:
@@ -200,6 +196,8 @@ TABLE_WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
 }
 """For experiments that are no plain grid of methods by graphs."""
 
+# The open-world suite. A cell is a target under a condition; methods are compared on the same cells
+# and seeds. Conditions of one target are not independent: standard errors count each target once.
 
 BEST = "best"
 HISTORY = {
@@ -227,15 +225,14 @@ def suite_scores(rows: Iterable[Row]) -> pd.DataFrame:
 
     ``best`` is what somebody has who tries all rivals: the best by validation, ties averaged.
     """
-    names = ["target", "series", "seed", "method"]
+    cell = ["target", "series", "seed"]
     given = [row for row in rows if "test_accuracy" in row]
-    table = pd.DataFrame(given, columns=[*names, "test_accuracy", "val_accuracy"])
-    table = table.drop_duplicates(names, keep="last")
-    scores = table.pivot(index=names[:3], columns="method", values="test_accuracy")
+    table = pd.DataFrame(given, columns=[*cell, "method", "test_accuracy", "val_accuracy"])
+    table = table.drop_duplicates([*cell, "method"], keep="last")
+    scores = table.pivot(index=cell, columns="method", values="test_accuracy")
     rivals = table[table["method"].isin(RIVALS)]
-    top = rivals.groupby(names[:3])["val_accuracy"].transform("max")
-    level = rivals[rivals["val_accuracy"] == top]
-    scores[BEST] = level.groupby(names[:3])["test_accuracy"].mean()
+    level = rivals[rivals["val_accuracy"] == rivals.groupby(cell)["val_accuracy"].transform("max")]
+    scores[BEST] = level.groupby(cell)["test_accuracy"].mean()
     return scores[[n for n in METHOD_LABELS if n in scores and scores[n].notna().any()]]
 
 

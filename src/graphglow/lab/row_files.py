@@ -14,6 +14,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -51,19 +52,14 @@ def read_rows(path: Path) -> list[Row]:
             lines = [line for line in file if line.strip()]
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no file of rows ({error}). Name another.") from error
-    rows = [row for row in map(_row, lines) if row is not None]
-    if len(rows) < len(lines):
-        count = len(lines) - len(rows)
+    rows = []
+    for line in lines:
+        with suppress(ValueError):
+            row = json.loads(line)
+            rows += [row] if isinstance(row, dict) and "cell" in row else []
+    if count := len(lines) - len(rows):
         warnings.warn(f"{path}: {count} lines are no rows and are left out", InputWarning, 2)
     return rows
-
-
-def _row(line: str) -> Row | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and "cell" in row else None
 
 
 def file_of(out: Path, experiment: str) -> Path:
@@ -120,10 +116,8 @@ def provenance() -> dict[str, Any]:
 @cache
 def _git_commit() -> str:
     """Return the commit of the source tree, marked where files differ from it."""
-    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    where = Path(__file__).resolve().parent
-    try:
-        done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return done.stdout.strip() or "unknown"
+    words, where = ["git", "describe", "--always", "--dirty", "--exclude", "*"], Path(__file__)
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(words, cwd=where.parent, capture_output=True, text=True, timeout=10)
+        return done.stdout.strip() or "unknown"
+    return "unknown"
