@@ -125,10 +125,8 @@ def refine(
             leave-one-out; augment where there are no labels.
         seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
-        workers: Ray workers that share the work, on CPUs; None: this process alone. The result is
-            the same, also if some of them are killed.
-        ray: ``"local"``, a Ray of this machine (the default where there are workers), or the
-            address of a cluster: ``"auto"`` or ``"ray://HOST:10001"``.
+        workers: Ray workers that share the work, on CPUs; the result is the same.
+        ray: ``"local"``, a Ray of this machine, or a cluster: ``"auto"``, ``"ray://HOST:10001"``.
 
     Returns:
         A PyG ``Data`` with the nodes of ``data``, and instant predictions.
