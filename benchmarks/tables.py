@@ -335,14 +335,15 @@ def shown(name: str, value: Any) -> str:
 
 # Audit
 
-SHARES = ("random 0", "random 10", "random 30", "random 50")
+KINDS = ("random", "degree", "across", "attack")
+SHARES = ("random 0", *(f"{kind} {share}" for kind in KINDS for share in (10, 30, 50)))
 HEURISTICS = ("common neighbours", "jaccard", "adamic-adar", "resource allocation",
               "preferential attachment", "feature cosine", "adjacency svd cosine")  # fmt: skip
 ESTIMATES = {
     "off": "share off by, points", "inside": "in the interval, %", "ece": "calibration error",
     "precision_1": "precision of the worst 1 %",
 }  # fmt: skip
-SINGLE = ("random +50", "degree +50", "across +50", "attack +25", "hidden 20")
+SINGLE = (*(f"{kind} 30" for kind in KINDS), "hidden 20")
 
 
 def audit() -> str:
