@@ -129,11 +129,11 @@ class LDS(Competitor):
     prediction is the mean over S graphs, the same random numbers every time; its logarithm stands
     for logits.
 
-    Differs from the paper: the S graphs are drawn with one shifted set of numbers (:meth:`logits`);
-    Adam's epsilon stands under the root, as its derivative must exist; F is judged on one further
-    draw, without dropout; whether the GCN is to start anew is asked before a window of tau steps,
-    so that none spans two starts; the weights of the best epoch are kept with theta, and not
-    trained again.
+    Differs from the paper: the S graphs are drawn with one shifted set of numbers
+    (:meth:`fixed_draws`); Adam's epsilon stands under the root, as its derivative must exist; F is
+    judged on one further draw, without dropout; whether the GCN is to start anew is asked before a
+    window of tau steps, so that none spans two starts; the weights of the best epoch are kept with
+    theta, and not trained again.
 
     Shapes:
         theta [N, N], zero but above its diagonal: A_ij = A_ji ~ Ber(theta_ij) for i < j;
