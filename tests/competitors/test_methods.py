@@ -44,7 +44,6 @@ ABSURD = [
     ("learning_rate", math.nan),
     ("sparsity", math.inf),
     ("dropout", 1.0),
-    ("metric_dropout", 1.0),
     ("edge_probability", 1.0),
     ("graph_decay", 1.5),
     ("teleport", 1.5),
@@ -52,7 +51,6 @@ ABSURD = [
     ("device", "tpu"),
     ("estimator", "gcn"),
     ("adjacency", "dense"),
-    ("delta", 0),
 ]
 
 

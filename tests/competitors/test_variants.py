@@ -104,7 +104,6 @@ CHANGES = {
     "attention_heads": 1,
     "teleport": 0.5,
     "steps": 2,
-    "delta": "affine",
     "tied": False,
 }
 

@@ -69,23 +69,6 @@ def test_a_member_of_a_bag_answers_for_its_own_fold(monkeypatch):
     assert torch.allclose(p[~pool], torch.full((1, 5), 0.2))
 
 
-def test_rows_say_auroc_of_two_classes_and_how_true_predict_is():
-    data = small_data()
-    data.y = (data.y == 0).long()
-    score = torch.rand(40, generator=torch.Generator().manual_seed(0))
-    p = torch.stack([1 - score, score], 1)
-    found = methods.measured("predict", p, data)
-    truth, s = data.y[data.test_mask], score[data.test_mask]
-    pairs = (s[truth == 1][:, None] > s[truth == 0]).double().mean()
-    assert found["auroc"] == pytest.approx(float(pairs))
-    own = torch.where(truth == 1, s, 1 - s)
-    assert found["log_loss"] == pytest.approx(float(-own.log().mean()), abs=1e-5)
-    assert found["test_nodes"] == len(truth)
-    logits = torch.stack([torch.zeros(40), score.logit()], 1)
-    assert methods.measured("gcn", logits, data) == {"auroc": pytest.approx(found["auroc"])}
-    assert methods.measured("gcn", torch.rand(40, 3), small_data()) == {}
-
-
 def test_jaccard_drops_edges_between_nodes_with_nothing_in_common():
     x = torch.tensor([[1.0, 1, 0], [1, 0, 0], [0, 0, 1]])
     edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])

@@ -21,7 +21,7 @@ from graphglow.errors import InputError, one_of, with_settings
 from graphglow.gnn.train import Loop, OnEpoch
 from graphglow.graph import as_graph, check_graph, training_graph
 from graphglow.result import RunResult
-from graphglow.settings import LearnerConfig, RunConfig, delta_facts
+from graphglow.settings import RunConfig
 
 __all__ = ["METHODS", "FitResult", "Method", "fit", "method_named"]
 
@@ -46,8 +46,7 @@ class FitResult(RunResult):
     backbone: str | None
 
     def _method_facts(self) -> dict[str, Any]:
-        delta = delta_facts(getattr(self.config, "delta", LearnerConfig.delta))
-        return {"method": self.method, "backbone": self.backbone, **delta}
+        return {"method": self.method, "backbone": self.backbone}
 
 
 def method_named(name: str) -> Method:

@@ -36,9 +36,6 @@ class IDGLConfig(RunConfig):
     """beta: penalty on nodes with a small degree in the learned graph (a logarithmic barrier)."""
     sparsity: float = 0.0
     """gamma: penalty on large weights in the learned graph (squared Frobenius norm)."""
-    metric_dropout: float = 0.0
-    """Share of the features dropped in training before nodes are compared by them; not in the
-    paper, where it is 0."""
     refinements: int = 10
     """T: most learned graphs in one forward pass; 1 learns from features only."""
     tolerance: float = 4e-5
@@ -134,24 +131,21 @@ class IDGL(Competitor):
         self.distances = squared_distances(graph.x.to_dense()[self.anchors])
 
     def loss(self) -> Tensor:
-        metric = replace(self.dropout, rate=self.config.metric_dropout)
         losses = [
             self.training_loss(logits) + learned.penalty(self.distances, self.config)
-            for logits, learned in self.steps(self.dropout, metric)
+            for logits, learned in self.steps(self.dropout)
         ]
         return losses[0] + torch.stack(losses[1:]).sum() / len(losses) if losses[1:] else losses[0]
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        *_, (logits, _) = self.steps(None, None)
+        *_, (logits, _) = self.steps(None)
         return logits
 
-    def steps(
-        self, dropout: Dropout | None, metric_dropout: Dropout | None
-    ) -> Iterator[tuple[Tensor, LearnedGraph]]:
+    def steps(self, dropout: Dropout | None) -> Iterator[tuple[Tensor, LearnedGraph]]:
         """Logits [N, C] and A^(t) of the steps t = 1, 2, .. of one forward pass."""
         config, adj = self.config, self.graph.adj
-        first = learned = self.latent(self.compare_features(metric_dropout))  # A^(1)
+        first = learned = self.latent(self.compare_features())  # A^(1)
         last, limit = False, config.tolerance * first.weights.detach().square().sum()
 
         def mix(through_input: Tensor, through_first: Tensor, v: Tensor) -> Tensor:
@@ -171,12 +165,12 @@ class IDGL(Competitor):
             change = (learned.weights - before.weights).detach().square().sum()
             last = config.tolerance > 0 and bool(change <= limit)
 
-    def compare_features(self, dropout: Dropout | None) -> Tensor:
+    def compare_features(self) -> Tensor:
         """Cosines of the features with the anchors', cut: [N, s]. Sparse features stay sparse.
 
         A head's products are X diag(w^2) X^T, over the lengths of both sides.
         """
-        x = drop(self.graph.x, dropout)
+        x = self.graph.x
         squares = x.with_values(x.values.square()) if isinstance(x, SparseMatrix) else x.square()
         keys, tiny = x.to_dense()[self.anchors].T, torch.finfo(self.heads_x.dtype).tiny  # [D, s]
         total = keys.new_zeros(self.graph.num_nodes, len(self.anchors))

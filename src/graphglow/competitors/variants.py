@@ -21,7 +21,7 @@ from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import PaperTask
-from graphglow.settings import Delta, LearnerConfig, ModelConfig, ObjectiveConfig
+from graphglow.settings import LearnerConfig, ModelConfig, ObjectiveConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +55,6 @@ class WeightedConfig(VariantConfig):
 
     num_heads: int = 4
     """H: number of heads. The paper searches 4 and 6."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomConfig(WeightedConfig):
-    """GraphGLOW with a random theta, never trained; what is made of similarities can be chosen."""
-
-    delta: Delta = "truncate"
-    """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2."""
     tied: bool = True
     """Use one weight vector per head for nodes and pivots; otherwise two independent ones."""
 
@@ -136,7 +128,7 @@ VARIANTS: dict[str, Method] = {
         "GraphGLOW*: the same architecture, its learner trained on the target", TrainedConfig
     ),
     "random-theta": _variant(
-        "control: GraphGLOW with a random structure learner, never trained", RandomConfig
+        "control: GraphGLOW with a random structure learner, never trained", WeightedConfig
     ),
     "equal-theta": _variant(
         "control: GraphGLOW with k dimensions that count alike, set by hand",

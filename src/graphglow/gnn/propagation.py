@@ -153,7 +153,8 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
 
 def glorots(widths: Sequence[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
     """A weight matrix per layer."""
-    return nn.ParameterList([glorot(a, b, generator) for a, b in widths])
+    start, values = nn.init.xavier_uniform_, [torch.empty(shape) for shape in widths]
+    return nn.ParameterList([start(matrix, generator=generator) for matrix in values])
 
 
 def vector(size: int) -> nn.Parameter:
@@ -163,4 +164,4 @@ def vector(size: int) -> nn.Parameter:
 
 def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:
     """A bias per layer."""
-    return nn.ParameterList([vector(b) for _, b in widths])
+    return nn.ParameterList([torch.zeros(size) for _, size in widths])

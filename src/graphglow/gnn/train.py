@@ -177,7 +177,10 @@ class Loop:
         while done < self.epochs and done - int(self.best) < self.patience:
             stop = min(done + self.read_every, self.epochs)
             for number in range(done + 1, stop + 1):
-                self._replay(self._epoch)
+                if self._replay.enabled:
+                    self._replay(self._epoch)
+                else:
+                    self._epoch()
                 if look is not None:
                     look(number)
             history += self._read(done, stop, on_epoch)

@@ -25,7 +25,6 @@ from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.neighbours import knn_edges
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
-from graphglow.scores import scores_of
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
 
@@ -85,7 +84,6 @@ class Entry(NamedTuple):
     seconds: float
     estimate: float
     """The accuracy that the method itself expects: leave-one-out, out of fold, or validation."""
-    metrics: dict[str, float]
 
 
 def settings_of(method: str) -> dict[str, Any]:
@@ -137,36 +135,7 @@ def run_method(
         columns = with_columns(data, seed) if lacks_features(data) else data
         scores = _trained(method, columns, seed, device, learner)
     seconds = time.perf_counter() - began
-    estimate = accuracy_on(scores, data, judged_nodes(method, data))
-    return Entry(scores, seconds, estimate, measured(method, scores, data))
-
-
-def measured(method: str, scores: Tensor, data: Data) -> dict[str, float]:
-    """Return what a row says beside accuracy, on test nodes.
-
-    ``auroc`` of two classes; of ``predict`` also ``log_loss``, ``calibration_error``, and the size
-    of the task.
-    """
-    test = data.test_mask & (data.y >= 0)
-    truth, classes = data.y[test], scores.shape[1]
-    found: dict[str, float] = {}
-    if len(truth) == 0 or int(truth.max()) >= classes:
-        return found
-    p = scores[test] if method in POOL else scores[test].softmax(1)
-    quality = scores_of(truth, p)
-    if classes == 2 and quality.auroc is not None:
-        found["auroc"] = quality.auroc
-    if method == "predict":
-        true_class = p[torch.arange(len(truth)), truth]
-        found |= {
-            "log_loss": float(-true_class.double().clamp_min(1e-6).log().mean()),
-            "calibration_error": quality.calibration_error,
-            "labels": float(judged_nodes(method, data).sum()),
-            "classes": float(classes),
-            "test_nodes": float(len(truth)),
-            "majority": float(torch.bincount(truth).max() / len(truth)),
-        }
-    return found
+    return Entry(scores, seconds, accuracy_on(scores, data, judged_nodes(method, data)))
 
 
 def predict_pool(data: Data, learner: EvidenceLearner, **given: Any) -> Tensor:

@@ -298,5 +298,4 @@ def _measure(known: tuple[Path, Device], run: SuiteRun) -> Row | None:
         "total_seconds": entry.seconds,
         "device": device,
         "split": str(data.split),
-        "metrics": entry.metrics,
     }

@@ -379,6 +379,4 @@ def _measure_cell(known: tuple[Path | None, dict[Pretraining, Learner], int], ru
         row["metrics"] = {name: [one[name] for one in looks] for name in looks[0]} | {
             f"input_{name}": value for name, value in given.items()
         }
-    elif cell.method in BY_EVIDENCE:
-        row["metrics"] = {"input_weight": getattr(result, "input_weight", None)}
     return row
