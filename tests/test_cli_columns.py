@@ -69,7 +69,7 @@ def test_a_saved_prediction_remembers_them(run):
     assert [facts["name"] for facts in data.feature_columns["columns"]] == ["Age"]
     assert data.node_id[7] == "007"
     with open("new.csv", "w") as file:
-        file.write("person,age\nn1,25\nn2,31\n")
+        file.write("person,Age\nn1,25\nn2,31\n")
     with open("new_payments.csv", "w") as file:
         file.write("day,payer,payee,amount\n1,n1,007,3\n")
     predict = ["predict", "--saved", "p.safetensors", "--nodes", "new.csv"]
@@ -77,7 +77,7 @@ def test_a_saved_prediction_remembers_them(run):
     assert (status, err) == (0, "")
     assert pd.read_csv("p.csv").id.tolist() == ["n1", "n2"]
     with open("new.csv", "w") as file:
-        file.write("who,age\nn1,25\n")
+        file.write("who,Age\nn1,25\n")
     assert run(*predict, "--out", "q.csv")[0] == 2
     assert run(*predict, "--out", "q.csv", "--columns", "id=who")[0] == 0
 

@@ -46,7 +46,7 @@ def test_every_node_has_a_class_and_probabilities(found):
     assert torch.equal(found.classes, found.probabilities.argmax(1))
     torch.testing.assert_close(found.probabilities.sum(1), torch.ones(120))
     assert torch.equal(found.labelled, data.train_mask)
-    assert found.class_names is None
+    assert found.class_names == ["0", "1", "2"]
     assert found.labels == found.classes.tolist()
     assert found.refined.update is not None
     text = repr(found)

@@ -188,11 +188,11 @@ def test_in_a_composition_and_in_words():
         ({"mode": "both"}, "mode must be"),
         ({"top_k": 0}, "top_k must be"),
         ({"learner": "paper", "config": {}}, "config must be a PaperConfig"),
-        ({"config": transfer_config()}, "An evidence learner trains nothing here"),
+        ({"config": transfer_config()}, "config goes with a learner of the paper"),
         ({"learner": "universe"}, "nearest: universal"),
         (
             {"learner": "paper", "mode": "augment", "config": transfer_config(input_weight=0.0)},
-            "count for nothing at input_weight 0",
+            "needs an input_weight above 0",
         ),
     ],
 )

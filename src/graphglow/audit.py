@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from graphglow.auditing import GROUPS, Auditor, FalseShare, Findings
 from graphglow.device import SMALLER, out_of_memory_hint, where_to_compute
-from graphglow.errors import InputError, at_least, in_unit_interval
+from graphglow.errors import InputError, at_least, number
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import with_pairs
@@ -194,8 +194,8 @@ class Audit:
         directions loses both; new ones are listed in both, with the mean weight where the graph
         has weights. Self-loops, nodes and everything else stay.
         """
-        in_unit_interval("drop", drop)
-        in_unit_interval("add", add)
+        number("drop", drop, 0, 1)
+        number("add", add, 0, 1)
         data, nodes = self.data, self.graph.num_nodes
         dropped = self._keys(self.edges[:, self.probability_real < drop]).cpu()
         repaired = data.edge_subgraph(

@@ -10,7 +10,6 @@ import importlib
 import inspect
 import io
 import os
-import re
 import signal
 import sys
 import threading
@@ -185,11 +184,4 @@ def _one_line(box: str) -> str:
             break
         if text.strip(" -+\u2500\u2570\u256f") and not text.startswith(" " * 9):
             kept.append(text.strip())
-    text = " ".join(kept).rstrip(".")
-    optional = re.search(
-        r"Error parsing (\S+): no type matching (\S.*?) could be .* from (\[.*?\])", text
-    )
-    if optional is None:
-        return text
-    flag, kind, words = optional.groups()
-    return f"{flag} takes {kind.replace('{None}|', '').strip('{}')}; got {words}"
+    return " ".join(kept).rstrip(".")

@@ -143,11 +143,8 @@ def compare(
 
     That is the method whose own estimate is the highest: leave-one-out of ``predict``, which has
     training and validation labels at work, and validation of methods that train. Test nodes judge
-    all of them, and choose nothing.
-
-    A graph with a split of its own keeps it, and seeds are those of weights; else each seed draws
-    a split. Where there are no test nodes, labelled ones are tested in turn (cross-fitting); where
-    there are no validation nodes, a quarter of the training nodes is taken.
+    all of them, and choose nothing. A graph with a split of its own keeps it, and seeds are those
+    of weights; else each seed draws a split.
 
     Args:
         data: The graph: a ``Data``, whose ``x`` may be None, or what :func:`load_graph` takes.

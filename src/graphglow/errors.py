@@ -5,6 +5,8 @@ into one line on standard error and exit status 2.
 """
 
 import difflib
+import math
+import operator
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
@@ -63,9 +65,9 @@ def plain(value: Any) -> Any:
 
 def at_least(name: str, value: int, low: int) -> int:
     """Return ``value`` as a Python integer; raise unless it is one, and ``low`` or more."""
-    value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InputError(f"{name} must be an integer; got {value!r}")
+    value = operator.index(value)
     if value < low:
         raise InputError(f"{name} must be >= {low}; got {value}")
     if value > LARGEST_INTEGER:
@@ -73,17 +75,13 @@ def at_least(name: str, value: int, low: int) -> int:
     return value
 
 
-def number(name: str, value: float) -> float:
-    """Return ``value``; raise unless it is a number."""
+def number(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return ``value``; raise unless it is a number, and lies in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} must be a number; got {value!r}")
+    if not low <= value <= high:
+        raise InputError(f"{name} must lie in [{low:g}, {high:g}]; got {value}")
     return value
-
-
-def in_unit_interval(name: str, value: float) -> None:
-    """Raise unless ``value`` lies in [0, 1]."""
-    if not 0 <= number(name, value) <= 1:
-        raise InputError(f"{name} must lie in [0, 1]; got {value}")
 
 
 def one_of(name: str, value: str, known: Collection[str]) -> None:

@@ -81,10 +81,9 @@ class Prediction:
         return [names[c] for c in self.classes.tolist()]
 
     @property
-    def class_names(self) -> list[str] | None:
-        """The names of the classes, if the graph has them."""
-        names = self.data.get("class_names")
-        return None if names is None else [str(name) for name in names]
+    def class_names(self) -> list[str]:
+        """The classes by name, in the order of the columns of ``probabilities``."""
+        return class_names(self.data, self.probabilities.shape[1])
 
     @property
     def accuracy(self) -> Accuracy:
@@ -153,14 +152,12 @@ class Prediction:
         Columns: ``id``, ``predicted``, ``probability``, ``p_<class>`` of each class, ``labelled``
         and, with ``coverage``, ``classes``: the node's set, such as ``a|b``.
         """
-        names = {
-            n: self.data[n] for n in ("node_id", "class_names") if self.data.get(n) is not None
-        }
+        names = {name: self.data.get(name) for name in ("node_id", "class_names")}
         frame = prediction_frame(Data(num_nodes=len(self.labelled), **names), self.probabilities)
         frame["labelled"] = self.labelled.numpy()
         if self.sets is not None:
-            classes = class_names(self.data, self.sets.shape[1])
-            frame["classes"] = ["|".join(compress(classes, row)) for row in self.sets.tolist()]
+            sets = self.sets.tolist()
+            frame["classes"] = ["|".join(compress(self.class_names, row)) for row in sets]
         return frame
 
     def write(self, path: str | Path) -> None:
@@ -228,8 +225,8 @@ class Prediction:
             ids = len(data.x) + torch.arange(count)
             pairs = torch.stack([near.flatten(), ids.repeat_interleave(near.shape[1])])
         probabilities = self.predict_new(x, pairs, edge_weight=new.edge_weight)
-        known = {} if self.class_names is None else {"class_names": self.class_names}
-        return prediction_frame(Data(num_nodes=count, node_id=new.node_id, **known), probabilities)
+        shown = Data(num_nodes=count, node_id=new.node_id, class_names=data.get("class_names"))
+        return prediction_frame(shown, probabilities)
 
     @cached_property
     def _frozen(self) -> FrozenGraph:
@@ -248,9 +245,9 @@ class Prediction:
             kept["sets"] = self.sets
         if edges_were_made(self.data):
             kept["x"] = self.data.x
-        ids = self.data.get("node_id")
+        ids, names = self.data.get("node_id"), self.data.get("class_names")
         facts = {
-            "class_names": self.class_names,
+            "class_names": None if names is None else [str(name) for name in names],
             "node_id": None if ids is None else [getattr(i, "item", lambda i=i: i)() for i in ids],
             "coverage": self.coverage,
             "seed": self.seed,
@@ -321,9 +318,8 @@ def predict(
             probability, such as 0.9 (split conformal prediction from leave-one-out scores).
         seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
-        workers: Ray workers that share the work; by default this process alone. The result is the
-            same.
-        ray: ``"local"``, or the address of a Ray cluster; see :func:`graphglow.refine`.
+        workers: Ray workers that share the work; the result is the same.
+        ray: See :func:`graphglow.refine`.
     """
     one_of("labels", labels, LABELS)
     if coverage is not None and not 0 < number("coverage", coverage) < 1:

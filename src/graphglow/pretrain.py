@@ -81,14 +81,7 @@ def pretrain(
     device = resolve_device(chosen.device)
     draw_on = device if workers in (None, 1) else torch.device("cpu")  # cores are faster together
     _, map_blocks = where_to_compute("cpu", workers, None)
+    where: dict[str, Any] = {"device": device, "draw_on": draw_on, "map_blocks": map_blocks}
     smaller = "a smaller --max-nodes, fewer --pairs, fewer episodes"
     with out_of_memory_hint("pre-training the evidence learner", smaller):
-        learner = pretrain_evidence(
-            sources,
-            chosen,
-            device=device,
-            draw_on=draw_on,
-            on_progress=on_progress,
-            map_blocks=map_blocks,
-        )
-    return learner.to("cpu")
+        return pretrain_evidence(sources, chosen, on_progress=on_progress, **where).to("cpu")

@@ -10,7 +10,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphglow.audit import audit
-from graphglow.errors import InputError, at_least, in_unit_interval, one_of
+from graphglow.errors import InputError, at_least, number, one_of
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import check_graph
 from graphglow.graph.check import MASKS, one_graph, without_edges
@@ -71,18 +71,12 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             at_least("top_k", top_k, 1)
         self.learner = load_learner(learner)
         if config is not None and isinstance(self.learner, EvidenceLearner):
-            raise InputError(
-                "An evidence learner trains nothing here. Leave config out, or take a learner of "
-                "the paper's kind."
-            )
+            raise InputError("config goes with a learner of the paper's kind: leave it out")
         config = PaperConfig() if config is None else config
         if not isinstance(config, PaperConfig):
             raise InputError(f"config must be a PaperConfig; got {type(config).__name__}")
         if mode == "augment" and config.input_weight == 0:
-            raise InputError(
-                "Mode augment keeps the input edges, which count for nothing at input_weight 0. "
-                "Take a larger one, or mode replace."
-            )
+            raise InputError("mode augment needs an input_weight above 0: else take mode replace")
         self.mode, self.top_k, self.config, self.use_labels = mode, top_k, config, use_labels
         self._named = learner if isinstance(learner, str) else type(learner).__name__
 
@@ -123,8 +117,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         """The strongest edges of the mixture, or of the learned graph where the input has none."""
         if data.x is None or not _has_labels(data, MASKS[:2]) or not self.use_labels:
             raise InputError(
-                "A learner of the paper's kind needs node features x, labels y, train_mask and "
-                "val_mask. Without them take the learner universal, which needs none."
+                "A learner of the paper's kind needs x, y, train_mask and val_mask. Without them "
+                "take the learner universal."
             )
         hidden = check_graph(data)
         hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
@@ -148,11 +142,8 @@ class AuditEdges(BaseTransform):  # type: ignore[misc]
 
         transform = T.Compose([graphglow.AuditEdges(drop=0.1), T.ToUndirected()])
 
-    Args:
-        drop: Edges below this probability of being real are left out.
-        add: Pairs above this probability become edges; 1 adds none.
-        seed: See :func:`graphglow.audit`.
-        device: See :func:`graphglow.audit`.
+    Edges below the probability ``drop`` of being real are left out, and pairs above ``add`` become
+    edges; 1 adds none. For ``seed`` and ``device`` see :func:`graphglow.audit`.
     """
 
     def __init__(
@@ -163,8 +154,8 @@ class AuditEdges(BaseTransform):  # type: ignore[misc]
         seed: int = 0,
         device: Literal["auto", "cpu", "cuda"] = "auto",
     ) -> None:
-        in_unit_interval("drop", drop)
-        in_unit_interval("add", add)
+        number("drop", drop, 0, 1)
+        number("add", add, 0, 1)
         self.drop, self.add, self.seed, self.device = drop, add, seed, device
 
     def forward(self, data: Data) -> Data:

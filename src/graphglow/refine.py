@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, at_least, in_unit_interval, one_of, warn
+from graphglow.errors import InputError, at_least, number, one_of, warn
 from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import as_graph
@@ -125,15 +125,13 @@ def refine(
             leave-one-out; augment where there are no labels.
         seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
-        workers: Ray workers that share the work, on CPUs; None: this process alone. The result is
-            the same, also if some of them are killed.
-        ray: ``"local"``, a Ray of this machine (the default where there are workers), or the
-            address of a cluster: ``"auto"`` or ``"ray://HOST:10001"``.
+        workers: Ray workers that share the work, on CPUs; the result is the same.
+        ray: ``"local"``, a Ray of this machine, or a cluster: ``"auto"``, ``"ray://HOST:10001"``.
 
     Returns:
         A PyG ``Data`` with the nodes of ``data``, and instant predictions.
     """
-    in_unit_interval("min_probability", min_probability)
+    number("min_probability", min_probability, 0, 1)
     one_of("edges", edges, ("auto", *WORDS))
     if top_k is not None:
         at_least("top_k", top_k, 1)

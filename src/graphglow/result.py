@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -105,17 +105,19 @@ class RunResult(ABC):
             "confusion": confusion.tolist(),
         }
 
+    def accuracy(self, part: Literal["train", "val", "test"]) -> float | None:
+        """Accuracy on a part of the split; None where it has no nodes."""
+        nodes: Tensor = getattr(self.graph, part)
+        right = self.predict()[nodes.cpu()] == self.graph.y[nodes].cpu()
+        return float(right.double().mean()) if len(nodes) else None
+
     @property
     def val_accuracy(self) -> float | None:
-        return self._accuracy(self.graph.val)
+        return self.accuracy("val")
 
     @property
     def test_accuracy(self) -> float | None:
-        return self._accuracy(self.graph.test)
-
-    def _accuracy(self, nodes: Tensor) -> float | None:
-        right = self.predict()[nodes.cpu()] == self.graph.y[nodes].cpu()
-        return float(right.double().mean()) if len(nodes) else None
+        return self.accuracy("test")
 
     @property
     def epochs(self) -> int:
@@ -130,10 +132,10 @@ class RunResult(ABC):
         tested = self.graph.y[self.graph.test]
         return {
             "target": self.graph.name,
-            "test_accuracy": self.test_accuracy,
+            "test_accuracy": self.accuracy("test"),
             "majority": float(tested.bincount().max()) / len(tested) if len(tested) else None,
-            "val_accuracy": self.val_accuracy,
-            "epochs": self.epochs,
+            "val_accuracy": self.accuracy("val"),
+            "epochs": len(self.history),
             "train_seconds": self.train_seconds,
             "total_seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,

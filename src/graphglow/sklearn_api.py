@@ -63,11 +63,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: The seed, or a generator to draw it from; None is 0.
         device: Where to compute.
 
-    Attributes:
-        classes_: The class labels, in the order of the columns of ``predict_proba``.
-        prediction_: The :class:`Prediction`, with explanations and the refined graph.
-        neighbors_: Finds the nearest rows; None with edges or a graph.
-        n_features_in_: Columns of X.
+    ``classes_`` are in the order of the columns of ``predict_proba``; ``prediction_`` is the
+    :class:`Prediction`, with explanations and the refined graph.
     """
 
     def __init__(
@@ -127,10 +124,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=np.float32, reset=False)
         if edges is None:
             if self.neighbors_ is None:
-                raise InputError(
-                    "New rows need edges, as fit had some: predict(X, edges). predict() answers "
-                    "for the rows that fit had."
-                )
+                raise InputError("New rows need edges, as fit had some: predict(X, edges).")
             new, old = self.neighbors_.transform(X).nonzero()
             edges = np.stack([new + len(probabilities), old]).astype(np.int64)
         return known.predict_new(torch.from_numpy(X), edges).numpy()
@@ -170,10 +164,7 @@ def _places(nodes: Any, data: Data) -> NDArray[np.int64]:
     array = check_array(nodes, dtype=None, ensure_2d=False, input_name="X")
     named = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if named.ndim != 1:
-        raise InputError(
-            "nodes must be a list of ids, or of indices where the graph has no ids, [n] or [n, 1]; "
-            f"got {array.dtype} {array.shape}"
-        )
+        raise InputError(f"nodes must be ids (or indices), [n] or [n, 1]; got {array.shape}")
     return node_places(data, int(data.num_nodes or 0), named)
 
 
@@ -186,18 +177,13 @@ def _codes(y: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     known = np.array([label != -1 for label in labels.tolist()], dtype=bool)
     kinds = sorted({type(label).__name__ for label in labels[known].tolist()})
     if len(kinds) > 1:
-        raise InputError(
-            "y must be all text or all numbers, with -1 where a label is unknown; got "
-            f"{' and '.join(kinds)}"
-        )
+        raise InputError(f"y must be all text or all numbers (-1: unknown); got {kinds}")
     check_classification_targets(labels[known])
     codes = np.full(len(labels), -1)
     classes, codes[known] = np.unique(labels[known], return_inverse=True)
     if len(classes) < 2:
-        raise InputError(
-            "y must hold at least two classes, and -1, which means unknown, is none; got "
-            f"{len(classes)} class: {classes.tolist()}"
-        )
+        got = f"{len(classes)} class: {classes.tolist()}"
+        raise InputError(f"y must hold at least two classes (-1 means unknown); got {got}")
     return codes, classes
 
 

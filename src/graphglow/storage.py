@@ -190,8 +190,7 @@ class Checkpoint:
     def __init__(
         self, path: str | Path, *, resume: bool = True, every_seconds: float = 10.0
     ) -> None:
-        if not number("every_seconds", every_seconds) >= 0:
-            raise InputError(f"every_seconds must be >= 0; got {every_seconds}")
+        number("every_seconds", every_seconds, 0)
         self.path, self.resume, self.every_seconds = Path(path).expanduser(), resume, every_seconds
         self.resumed = False
         """Whether the training went on from the file."""

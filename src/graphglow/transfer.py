@@ -77,8 +77,7 @@ def transfer(
     one standard error of the majority class, or below, count as equal, and the loss decides.
 
     The paper's learner (``paper``) infers the structure from the GNN's own embeddings in every pass
-    (Algorithm 3). (GraphGLOW*, the oracle of the paper, whose learner is trained on the target, is
-    ``fit("graphglow-star", data)``.)
+    (Algorithm 3); its oracle GraphGLOW*, trained on the target, is ``fit("graphglow-star", data)``.
 
     On a graph without features, or with the same ones for all nodes, the GNN reads 32 spectral
     columns: the leading singular vectors of the adjacency.
@@ -188,17 +187,34 @@ def _over_refined(
         weights = (input_weight_by_leave_one_out(refined.channel_scores),)
         chosen_by = "leave-one-out"
     del refined, kept  # candidates and their evidence take many times the room of the graph
+    unseen = len(graph.val) == 0  # then training nodes say when to stop
+    epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
+    seen = graph.with_labels(val=graph.train) if unseen else graph
+    trained: dict[float, dict[str, Any]] = {}
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
-        trained = {weight: _train(graph, structure, config, weight, on_epoch) for weight in weights}
+        for weight in weights:
+            run = config.run(weight)
+            task = GNNTask(seen, config.hidden, run, given=structure, balanced=config.balanced)
+            least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
+            history = Loop(task, epochs, config.patience).run(on_epoch)
+            trained[weight] = {
+                "input_weight": weight,
+                "gnn": freeze(task.gnn),
+                "logits": task.logits().cpu(),
+                "history": history,
+                "least_accuracy": least,
+                "score": epoch_score(best_epoch(history, least), least),
+            }
         seconds = time.perf_counter() - began
-    best, against_input = max(trained.values(), key=_score), None
-    if len(graph.val) and 1.0 in trained:
+    best, against_input = max(trained.values(), key=lambda one: one["score"]), None
+    if not unseen and 1.0 in trained:
         nodes, known = graph.val.cpu(), graph.y[graph.val].cpu()
         plain, chosen = (one["logits"][nodes].argmax(1) == known for one in (trained[1.0], best))
         whose = "validation accuracy {}, against {} of a GNN on the input graph"
         against_input = compare_accuracies(plain, chosen, whose)
+    del best["score"]
     return best | {
         "graph": graph,
         "learner": learner,
@@ -208,36 +224,6 @@ def _over_refined(
         "against_input": against_input,
         "train_seconds": seconds,
     }
-
-
-def _train(
-    graph: Graph,
-    structure: FixedStructure,
-    config: TransferConfig,
-    input_weight: float,
-    on_epoch: OnEpoch | None,
-) -> dict[str, Any]:
-    """Train the GNN of one lambda; without validation nodes, training nodes say when to stop."""
-    unseen = len(graph.val) == 0
-    epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-    graph = graph.with_labels(val=graph.train) if unseen else graph
-    run = config.run(input_weight)
-    task = GNNTask(graph, config.hidden, run, given=structure, balanced=config.balanced)
-    task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
-    history = Loop(task, epochs, config.patience).run(on_epoch)
-    return {
-        "input_weight": input_weight,
-        "gnn": freeze(task.gnn),
-        "logits": task.logits().cpu(),
-        "history": history,
-        "least_accuracy": task.least_accuracy,
-    }
-
-
-def _score(trained: Mapping[str, Any]) -> tuple[float, float]:
-    """How good the GNN of one lambda is on validation nodes."""
-    least = trained["least_accuracy"]
-    return epoch_score(best_epoch(trained["history"], least), least)
 
 
 def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph, Tensor | None]:
@@ -260,15 +246,11 @@ def _with_spectral_features(data: Data, graph: Graph, seed: int) -> tuple[Graph,
 def input_weight_by_leave_one_out(
     scores: Mapping[str, Mapping[str, float]], *, margin: float = 0.05
 ) -> float:
-    """Choose lambda of ``lambda A + (1 - lambda) S`` without validation nodes.
+    """Choose lambda of ``lambda A + (1 - lambda) S`` by ``channel_scores`` of a refined graph.
 
     The channels of A^2 x and S^2 x are linear GNNs on the input graph and on the refined one. The
     one with the larger leave-one-out gain in log-loss on the training nodes is taken alone; within
     ``margin`` of each other both count alike.
-
-    Args:
-        scores: ``channel_scores`` of a refined graph.
-        margin: A smaller lead is none.
     """
     given, refined = (scores[name]["likelihood"] for name in ("aax", "ssx"))
     return 0.5 if abs(given - refined) <= margin else float(given > refined)

@@ -22,15 +22,15 @@ def test_episodes_vary_in_edges_features_and_labels():
     source = random_graph(g, 400)
     source.y[:5] = -1
     episodes = [draw_episode(source, g, 300) for _ in range(60)]
-    labels = {int(e.data.train_mask.sum()) for e in episodes}
+    labels = {int(e.train_mask.sum()) for e in episodes}
     assert 0 in labels
     assert len(labels) > 5
-    assert any(e.data.x is None for e in episodes)
-    assert len({e.data.edge_index.shape[1] for e in episodes}) > 10
+    assert any(e.x is None for e in episodes)
+    assert len({e.edge_index.shape[1] for e in episodes}) > 10
     for e in episodes:
-        assert (e.truth[e.data.train_mask] >= 0).all()
+        assert (e.truth[e.train_mask] >= 0).all()
         assert len(e.truth) <= 300
-    assert any((e.data.y != e.truth)[e.data.train_mask].any() for e in episodes)  # wrong labels
+    assert any((e.y != e.truth)[e.train_mask].any() for e in episodes)  # wrong labels
 
 
 def test_a_part_of_a_large_source_keeps_its_edges():

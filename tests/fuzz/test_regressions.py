@@ -107,7 +107,6 @@ def test_names_that_no_file_can_have(name):
         {"columns": [{"name": "a", "mean": None, "scale": 1.0}]},
         {"columns": [{"name": "a", "categories": ["u", "u"]}]},
         {"columns": [{"name": "a", "categories": 3}]},
-        {"columns": [{"name": "a", "mean": 0.0, "scale": 1.0}], "chosen": {"id": 3}},
     ],
 )
 def test_a_saved_graph_that_says_nonsense_of_its_columns(told, tmp_path):

@@ -126,11 +126,10 @@ def test_new_rows_are_encoded_alike():
         {"s": ["b", "", "a", "b"], "n": [1.0, 2.0, np.nan, 6.0], "f": [True, False, True, True]}
     )
     x, columns = encode(frame)
-    names = [facts["name"] for facts in columns]
-    assert torch.equal(encode_alike(frame, columns, names, "t"), x)
+    assert torch.equal(encode_alike(frame, columns, "t"), x)
     new = pd.DataFrame({"s": ["c"], "n": [6.0], "f": ["true"]})
     with pytest.warns(InputWarning, match="'s' of new has categories that training has not seen"):
-        row = encode_alike(new, columns, names, "new")
+        row = encode_alike(new, columns, "new")
     assert row.tolist() == [[0, 0, x[3, 2].item(), 0, 1]]
 
 

@@ -43,12 +43,6 @@ def test_columns_are_encoded_as_in_training(tmp_path):
     assert found.edge_index is None
 
 
-def test_names_of_columns_may_differ_in_case(tmp_path):
-    header = "ID,Town,AGE, joined ,same,Member\n"
-    found = read(tmp_path, header + "n1,Ulm,50,1970-01-03,3,true\n")
-    assert found.x.tolist() == [[1, 1, 0, 0, 1, 0, 0, 1]]
-
-
 def test_columns_that_were_chosen_in_training_need_not_be_said_again(tmp_path):
     columns = [{"name": "age", "mean": 40.0, "scale": 10.0}]
     chosen = {"id": "person", "source": "payer", "target": "payee"}
@@ -57,7 +51,6 @@ def test_columns_that_were_chosen_in_training_need_not_be_said_again(tmp_path):
     assert found.node_id == ["n1"]
     assert found.edge_index.tolist() == [[3], [0]]
     assert read(tmp_path, "id,age\nn1,50\n", "source,target\nn1,a\n", data).node_id == ["n1"]
-    assert read(tmp_path, "PERSON,age\nn1,50\n", None, data).node_id == ["n1"]
 
 
 def test_edges_name_old_and_new_nodes(tmp_path):

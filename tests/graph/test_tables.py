@@ -175,11 +175,11 @@ def test_a_number_can_be_declared_a_category(tmp_path):
 
 
 def test_columns_that_are_left_out(tmp_path):
-    home = folder(tmp_path, edges="a,b,since\nann,bob,1999\n")
+    home = folder(tmp_path, edges="from,to,since\nann,bob,1999\n")
     data = load_graph(home, columns={"leave_out": ["job", "since"]})
     assert data.x.shape == (5, 1)
     assert data.directed_edge_index.tolist() == [[0], [1]]
-    named = {"leave_out": "job", "source": "a", "target": "b"}
+    named = {"leave_out": "job", "source": "from", "target": "to"}
     assert load_graph(home, columns=named).x.shape == (5, 1)
 
 
@@ -207,7 +207,7 @@ def test_a_column_that_could_have_another_role_is_a_feature(tmp_path):
     assert data.directed_edge_weight.tolist() == [3.0]
 
 
-@pytest.mark.parametrize("header", ["src,dst", "From,To,since", "a,b", "u,v,weight"])
+@pytest.mark.parametrize("header", ["src,dst", "From,To,since"])
 def test_ends_of_edges_by_other_names(tmp_path, header):
     nodes = "id,label,f\nann,a,1\nbob,b,2\n"
     rest = ",3" * (header.count(",") - 1)
@@ -289,7 +289,11 @@ BAD_EDGES = {
     "blank": ("source,target\nann,\n", "1 of 1 edges of", "such as '' in column 'target'"),
     "one column": ("source\nann\n", "has no target column, called target, to, dst; it has", ""),
     "no names": ("eid,x,z\n0,5,6\n", "no source column, called source, from, src; it has eid", ""),
-    "no header": ("ann,bob\nbob,cyd\n", "starts with the edge ann, bob. Add a header", ""),
+    "no header": (
+        "ann,bob\nbob,cyd\n",
+        "no source column, called source, from, src; it has ann",
+        "",
+    ),
     "text": ("source,target,weight\nann,bob,heavy\n", "text among numbers in row 1 ('heavy')", ""),
     "infinite": ("source,target,weight\nann,eve,inf\n", "a number that is too large in row 1", ""),
     "misspelt": ("sorce,target,x\nann,bob,1\n", "it has sorce, target, x (nearest: sorce)", ""),

@@ -203,12 +203,12 @@ def community_channel(graph: Graph, member: Tensor) -> Channel:
     near[graph.labelled] -= one_hot
     size = near.sum(1, keepdim=True)
     pseudo = torch.tensor(COMMUNITY_PSEUDO, device=graph.device)[:, None, None]
-
-    def logits_of(some: Tensor) -> Tensor:
-        nodes = graph.labelled[some]
-        return ((near[nodes] + pseudo * graph.prior) / (size[nodes] + pseudo)).log()
-
-    best = pseudo[int(log_loss(graph, logits_of).argmin())]
+    loo, total = near[graph.labelled], size[graph.labelled]
+    cost = log_loss(
+        graph,
+        lambda some: ((loo[some] + pseudo * graph.prior) / (total[some] + pseudo)).log(),
+    )
+    best = pseudo[int(cost.argmin())]
     return _channel(graph, (near + best * graph.prior) / (size + best))
 
 
@@ -272,14 +272,17 @@ def spread_channel(graph: Graph, adjacency: SparseMatrix) -> Channel:
         return absent(graph)
     rates, means = _spread_rates(graph, adjacency)
     s, t = (torch.tensor(c, device=graph.device) for c in (SPREAD_FLOORS, SPREAD_POWERS))
-
-    def logits_of(some: Tensor) -> Tensor:
-        near = rates[:, None, None, graph.labelled[some]] + s[:, None, None, None]
-        return graph.prior.log() + t[:, None, None] * near.log()  # [I, S, T, K, C]
-
+    near, floors, powers = (
+        rates[:, None, None, graph.labelled],
+        s[:, None, None, None],
+        t[:, None, None],
+    )
+    cost = log_loss(  # [I, S, T]
+        graph, lambda some: graph.prior.log() + powers * (floors + near[..., some, :]).log()
+    )
     choices = list(product(range(len(rates)), range(len(s)), range(len(t))))
     penalty = [0.3 * (i + abs(j - 2) + abs(k - 1)) for i, j, k in choices]  # the middle is likely
-    cost = log_loss(graph, logits_of).flatten() + torch.tensor(penalty, device=graph.device)
+    cost = cost.flatten() + torch.tensor(penalty, device=graph.device)
     i, j, k = choices[int(cost.argmin())]
     probabilities = (graph.prior.log() + t[k] * (s[j] + rates[i]).log()).softmax(1)
     chosen = {"steps": torch.tensor(SPREAD_STEPS[i]), "floor": s[j], "power": t[k]}
@@ -295,14 +298,12 @@ def _spread_rates(graph: Graph, adjacency: SparseMatrix) -> tuple[Tensor, Tensor
         [I, N, C], [I]
     """
     labels, num_classes = len(graph.labelled), len(graph.seen)
-    group = column = torch.arange(labels, device=graph.device)
-    groups, classes = column, graph.classes  # of columns
+    group = torch.arange(labels, device=graph.device)
     if labels > EXACT_SPREAD:
         group = group % SPREAD_GROUPS
-        column = group * num_classes + graph.classes
-        every = torch.arange(SPREAD_GROUPS * num_classes, device=graph.device)
-        groups, classes = every // num_classes, every % num_classes
-    one_hot = torch.eye(num_classes, device=graph.device)[classes]
+    columns, column = torch.unique(group * num_classes + graph.classes, return_inverse=True)
+    groups, one_hot = columns // num_classes, torch.eye(num_classes, device=graph.device)
+    one_hot = one_hot[columns % num_classes]
     reached = torch.zeros(len(SPREAD_STEPS), graph.num_nodes, num_classes, device=graph.device)
     width = max(SPREAD_COLUMNS, NUMBERS // graph.num_nodes)
     for block in torch.split(torch.arange(len(groups), device=graph.device), width):

@@ -11,7 +11,7 @@ Differs from the paper: a random part of the nodes moves at once, not one node a
 whole is repeated from the communities found, so that nodes put together early can still part.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import scipy.sparse as sp
 import torch
@@ -25,8 +25,7 @@ FEW = 2**15  # nodes up to which a CPU is quicker than a GPU: steps are many and
 EXACT = 2.0**50  # what weights add up to: sums of whole numbers up to 2^53 have no rounding
 
 
-@dataclass(frozen=True, eq=False)
-class _Level:
+class _Level(NamedTuple):
     """A weighted graph, edges listed from both ends; self-loops count in the degrees only.
 
     Weights are whole numbers, so sums do not depend on their order: a GPU gives the same twice.
@@ -52,38 +51,34 @@ def communities(
 ) -> Tensor:
     """Community of each node by modularity: numbered from 0, the largest first.
 
-    Args:
-        low: One end of each undirected edge, which is listed once.
-        high: The other end.
-        weight: Non-negative, or None: all 1.
-        num_nodes: N. A node without edges is a community of its own.
-        resolution: Above 1 communities are smaller and more, below 1 larger and fewer.
-        seed: Of the order in which nodes move; the same seed gives the same communities.
+    Each undirected edge is listed once; without ``weight`` all weigh 1. A node without edges is a
+    community of its own. Above a ``resolution`` of 1 communities are smaller and more. ``seed``
+    fixes the order in which nodes move.
 
     Shapes:
         low [M], high [M], weight [M] or None -> [N] int64
     """
-    if num_nodes <= FEW and low.is_cuda:
-        ends = (low.cpu(), high.cpu(), None if weight is None else weight.cpu())
-        return communities(*ends, num_nodes, resolution=resolution, seed=seed).to(low.device)
+    device = low.device
+    if num_nodes <= FEW:
+        low, high = low.cpu(), high.cpu()
     generator = torch.Generator().manual_seed(seed)  # of the CPU: the same draws on each device
     values = torch.ones(len(low), dtype=torch.float64, device=low.device)
     if weight is not None:
-        values = weight.double()
+        values = weight.to(low.device).double()
         values = (values * (EXACT / (2 * values.sum().clamp_min(1e-30)))).round()
-    row, values = torch.cat([low, high]), values.repeat(2)
-    degree = values.new_zeros(num_nodes).index_add_(0, row, values)
-    graph = _Level(row, torch.cat([high, low]), values, degree)
-    label = _shuffled(graph, generator)
+    row, col, values = torch.cat([low, high]), torch.cat([high, low]), values.repeat(2)
+    graph = _Level(row, col, values, values.new_zeros(num_nodes).index_add_(0, row, values))
+    # ties go to the smaller number, so communities are numbered at random
+    label = torch.randperm(num_nodes, generator=generator).to(low.device)
     reached = _modularity(graph, label, resolution)
-    for _ in range(ROUNDS if bool(degree.any()) else 0):
+    for _ in range(ROUNDS if bool(graph.degree.any()) else 0):
         before = reached
         label, reached = _bottom_up(graph, label, resolution, generator)
         if reached < before + ENOUGH:
             break
     _, label, size = torch.unique(label, return_inverse=True, return_counts=True)
     rank: Tensor = size.argsort(descending=True, stable=True).argsort()
-    return rank[label]
+    return rank[label].to(device)
 
 
 def _bottom_up(
@@ -94,11 +89,15 @@ def _bottom_up(
     while True:
         label, reached = _moved(graph, label, resolution, generator)
         label = torch.unique(label, return_inverse=True)[1]
-        found = label[found]  # [N] of the nodes at the bottom
-        level, graph = graph, _contracted(graph, label)
-        if len(graph.degree) == len(level.degree):
+        found, size = label[found], len(label)  # [N] of the nodes at the bottom
+        count = int(label.max()) + 1
+        row, col = label[graph.row], label[graph.col]
+        apart = row != col
+        edges = _summed(row[apart], col[apart], graph.weight[apart], count)
+        graph = _Level(*edges, graph.degree.new_zeros(count).index_add_(0, label, graph.degree))
+        if count == size:
             return found, reached
-        label = _shuffled(graph, generator)
+        label = torch.randperm(count, generator=generator).to(label.device)
 
 
 def _moved(
@@ -157,16 +156,6 @@ def _modularity(graph: _Level, label: Tensor, resolution: float) -> float:
     return float((total - apart) / total.clamp_min(1) - resolution * size.square().sum())
 
 
-def _contracted(graph: _Level, label: Tensor) -> _Level:
-    """The graph of communities [N], numbered without gaps."""
-    n = int(label.max()) + 1
-    row, col = _at(label, graph.row), _at(label, graph.col)
-    apart = row != col
-    row, col, weight = _summed(row[apart], col[apart], graph.weight[apart], n)
-    degree = graph.degree.new_zeros(n).index_add_(0, label, graph.degree)
-    return _Level(row, col, weight, degree)
-
-
 def _summed(row: Tensor, col: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Each place once, in order, and the sum of its values: [E] -> [P]."""
     if not value.is_cuda:  # five times as fast there as a sort
@@ -183,8 +172,3 @@ def _summed(row: Tensor, col: Tensor, value: Tensor, size: int) -> tuple[Tensor,
 def _at(values: Tensor, places: Tensor) -> Tensor:
     """``values[places]``, twice as fast on a CPU."""
     return values.index_select(0, places)
-
-
-def _shuffled(graph: _Level, generator: torch.Generator) -> Tensor:
-    """Each node alone, communities numbered at random: ties go to the smaller number."""
-    return torch.randperm(len(graph.degree), generator=generator).to(graph.degree.device)

@@ -1,7 +1,7 @@
 """Episodes: source graphs or random ones, with damaged edges, features and labels."""
 
 import math
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,37 +16,23 @@ BUDGET_WEIGHTS = (0.04, 0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.08, 0.08, 0.05, 0.0
 MOST_CLASSES = 20
 
 
-@dataclass(frozen=True, eq=False)
-class Episode:
-    """A damaged graph, and the true classes of its nodes.
+def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Data:
+    """Draw a damaged part of a source graph, with ``train_mask`` and the true classes ``truth``.
 
-    Shapes:
-        data: x, edge_index, y [N] with ``train_mask``; truth [N], -1 where unknown
+    All labels ``y`` of the source are used, -1 is unknown.
     """
-
-    data: Data
-    truth: Tensor
-
-
-def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Episode:
-    """Draw an episode from a source graph; all its labels ``y`` are used, -1 is unknown."""
-
-    def chance(p: float) -> bool:
-        return float(torch.rand((), generator=generator)) < p
-
+    draw = partial(_uniform, generator)
     data = neighbourhood(source, generator, max_nodes)
-    y = _classes(data.y, generator, merge=chance(0.15))
+    y = _classes(data.y, generator, merge=draw() < 0.15)
     edges = _damaged_edges(data.edge_index, y, generator)
     x = _damaged_features(data.x, len(y), generator)
     mask = _label_mask(y, generator)
     labels = y.clone()
-    if chance(0.12):  # some labels are wrong
-        wrong = mask & (torch.rand(len(y), generator=generator) < 0.2 * _uniform(generator))
+    if draw() < 0.12:  # some labels are wrong
+        wrong = mask & (torch.rand(len(y), generator=generator) < 0.2 * draw())
         known = y[y >= 0]
-        drawn = torch.randint(len(known), (int(wrong.sum()),), generator=generator)
-        labels[wrong] = known[drawn]
-    damaged = Data(x=x, edge_index=edges, y=labels, train_mask=mask, num_nodes=len(y))
-    return Episode(damaged, y)
+        labels[wrong] = known[torch.randint(len(known), (int(wrong.sum()),), generator=generator)]
+    return Data(x=x, edge_index=edges, y=labels, train_mask=mask, truth=y, num_nodes=len(y))
 
 
 def neighbourhood(source: Data, generator: torch.Generator, max_nodes: int) -> Data:
@@ -69,9 +55,8 @@ def neighbourhood(source: Data, generator: torch.Generator, max_nodes: int) -> D
         inside[candidates[order]] = True
     place = inside.cumsum(0) - 1
     kept = inside[source.edge_index].all(0)
-    x = source.x
-    part = None if x is None else _rows_of(x, inside.nonzero()[:, 0])
-    return Data(x=part, edge_index=place[source.edge_index[:, kept]], y=source.y[inside])
+    x = None if source.x is None else source.x.index_select(0, inside.nonzero()[:, 0])
+    return Data(x=x, edge_index=place[source.edge_index[:, kept]], y=source.y[inside])
 
 
 def _classes(y: Tensor, generator: torch.Generator, *, merge: bool) -> Tensor:
@@ -100,13 +85,13 @@ def _damaged_edges(edge_index: Tensor, y: Tensor, generator: torch.Generator) ->
         lost = _uniform(generator) if _uniform(generator) < 0.85 else 1.0
         return edges[:, torch.rand(count, generator=generator) >= lost]
     if kind < 0.85:  # false ones, up to three times as many
-        return torch.cat([edges, _random_pairs(nodes, int(3 * _uniform(generator) * count),
-                                               generator)], 1)  # fmt: skip
+        false = int(3 * _uniform(generator) * count)
+        return torch.cat([edges, torch.randint(nodes, (2, false), generator=generator)], 1)
     strength = 0.5 * _uniform(generator)
     known = (y[edges] >= 0).all(0)
     within = known & (y[edges[0]] == y[edges[1]])
     kept = ~within | (torch.rand(count, generator=generator) >= 0.5 * strength)
-    added = _random_pairs(nodes, 3 * int(strength * count), generator)
+    added = torch.randint(nodes, (2, 3 * int(strength * count)), generator=generator)
     across = added[:, y[added[0]] != y[added[1]]][:, : int(strength * count)]
     return torch.cat([edges[:, kept], across], 1)
 
@@ -120,15 +105,12 @@ def _damaged_features(x: Tensor | None, nodes: int, generator: torch.Generator) 
         order = torch.arange(nodes)
         moved = (torch.rand(nodes, generator=generator) < _uniform(generator)).nonzero()[:, 0]
         order[moved] = moved[torch.randperm(len(moved), generator=generator)]
-        return _rows_of(x, order)
+        return x.index_select(0, order)
     if kind < 0.78:
         return _with_noise(x, generator)
     if kind < 0.86:
         return torch.randn(nodes, int(8 + 120 * _uniform(generator)), generator=generator)
-    if kind < 0.9:
-        width = 400
-        return (torch.rand(nodes, width, generator=generator) < 0.03).float()
-    return None
+    return (torch.rand(nodes, 400, generator=generator) < 0.03).float() if kind < 0.9 else None
 
 
 def _with_noise(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -160,16 +142,8 @@ def _label_mask(y: Tensor, generator: torch.Generator) -> Tensor:
     return mask
 
 
-def _random_pairs(nodes: int, count: int, generator: torch.Generator) -> Tensor:
-    return torch.randint(nodes, (2, count), generator=generator)
-
-
-def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    return x[rows] if x.layout == torch.strided else x.to_sparse().index_select(0, rows)
-
-
-def _uniform(generator: torch.Generator) -> float:
-    return float(torch.rand((), generator=generator))
+def _uniform(generator: torch.Generator, low: float = 0.0, high: float = 1.0) -> float:
+    return low + (high - low) * float(torch.rand((), generator=generator))
 
 
 def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
@@ -184,19 +158,16 @@ def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
     Shapes:
         x [N, D] or None, edge_index [2, E], y [N]
     """
-
-    def draw(low: float, high: float) -> float:
-        return low + (high - low) * float(torch.rand((), generator=generator))
-
+    draw = partial(_uniform, generator)
     nodes = int(math.exp(draw(5.7, math.log(max_nodes))))
-    classes = int(draw(2, 10.99) if draw(0, 1) < 0.8 else draw(2, 16.99))
+    classes = int(draw(2, 10.99) if draw() < 0.8 else draw(2, 16.99))
     share = torch.rand(classes, generator=generator) + draw(0.05, 1.0)
-    if draw(0, 1) < 0.17:  # a rare class, as fraud is
+    if draw() < 0.17:  # a rare class, as fraud is
         classes = 2
         rare = draw(0.03, 0.15)
         share = torch.tensor([1 - rare, rare])
     group_class = torch.arange(classes)
-    communities = draw(0, 1) < 0.33
+    communities = draw() < 0.33
     if communities:
         many = int(classes * draw(1, 5.99))
         group_class = torch.cat([group_class, torch.randint(classes, (many,), generator=generator)])
@@ -205,12 +176,12 @@ def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
     group = torch.multinomial(share, nodes, replacement=True, generator=generator)
     mixing = _mixing(len(group_class), draw(0.4, 1) if communities else None, generator)
     degree = min(math.exp(draw(0.4, 4.4)), nodes / 12)
-    edge_index = _edges(group, mixing, int(nodes * degree / 2), draw(0, 1) < 0.5, generator)
+    edge_index = _edges(group, mixing, int(nodes * degree / 2), draw() < 0.5, generator)
     y = group_class[group]
-    if draw(0, 1) < 0.25:  # labels follow the graph
+    if draw() < 0.25:  # labels follow the graph
         field = torch.randn(nodes, classes, generator=generator)
         y = _diffused(edge_index, field, int(draw(2, 8))).argmax(1)
-    x = None if draw(0, 1) < (0.5 if communities else 0.1) else _features(y, edge_index, generator)
+    x = None if draw() < (0.5 if communities else 0.1) else _features(y, edge_index, generator)
     return Data(x=x, edge_index=edge_index, y=y, num_nodes=nodes, name="random")
 
 
@@ -224,7 +195,7 @@ def _mixing(groups: int, homophily: float | None, generator: torch.Generator) ->
     if kind < 0.55:  # a ring of classes
         ring: Tensor = (eye.roll(1, 1) + eye.roll(-1, 1)) / 2
         return ring.mul(strength).add((1 - strength) / groups)
-    power = 1 + 5 * float(torch.rand((), generator=generator))
+    power = _uniform(generator, 1, 6)
     return torch.rand(groups, groups, generator=generator).pow(power)
 
 
@@ -251,18 +222,16 @@ def _edges(
 
 
 def _features(y: Tensor, edge_index: Tensor, generator: torch.Generator) -> Tensor:
-    def draw(low: float, high: float) -> float:
-        return low + (high - low) * float(torch.rand((), generator=generator))
-
+    draw = partial(_uniform, generator)
     nodes, classes = len(y), int(y.max()) + 1
-    signal = draw(0, 1) ** 2 * 2 if draw(0, 1) < 0.8 else 0.0  # a fifth say nothing
-    if draw(0, 1) < 0.5:
+    signal = draw() ** 2 * 2 if draw() < 0.8 else 0.0  # a fifth say nothing
+    if draw() < 0.5:
         width = int(torch.tensor(draw(1.6, 5.5)).exp())
         clusters = int(draw(1, 3.99))  # of one class: several centres
         centre = torch.randn(classes * clusters, width, generator=generator)
         member = y * clusters + torch.randint(clusters, (nodes,), generator=generator)
         x = signal * centre[member] + torch.randn(nodes, width, generator=generator)
-        if draw(0, 1) < 0.4:
+        if draw() < 0.4:
             x = x + draw(0.5, 3) * _diffused(edge_index, x, int(draw(1, 4)))
         return x
     width = int(draw(200, 1000))

@@ -134,15 +134,11 @@ class NewRows:
         old, shape = self.col < self.num_old, (self.num_new, self.num_old)
         return sparse_rows(self.row[old], self.col[old], self.value[old], shape)
 
-    @cached_property
-    def to_new(self) -> SparseMatrix:
-        """[M, M]."""
-        new, shape = self.col >= self.num_old, (self.num_new, self.num_new)
-        return sparse_rows(self.row[new], self.col[new] - self.num_old, self.value[new], shape)
-
     def times(self, old: Tensor, new: Tensor) -> Tensor:
         """Multiply with rows of all nodes: [N, D], [M, D] -> [M, D]."""
-        return times(self.to_old, old) + times(self.to_new, new)
+        inside = self.col >= self.num_old
+        weighed = self.value[inside, None] * new[self.col[inside] - self.num_old]
+        return times(self.to_old, old).index_add_(0, self.row[inside], weighed)
 
     def sums(self) -> Tensor:
         """[M]."""
@@ -274,12 +270,12 @@ class _Insertion:
         for name in ("ax", "aax", "diff", "role"):
             self._ridge(name, self.views[name])
         self._ridge("x", self.features)
-        self._ridge("all", SideBySide.of([self.views[name] for name in ALL]))
+        self._ridge("all", self._beside(ALL))
         self._ridge("link", replace(given, value=given.value / length[given.row]).to_old)
         self._ridge("alink", alink)
         self._ridge("spectral", linalg.leading_map(old["link"], rank)(link))
-        self._hidden("hidden_x")
-        self._hidden("hidden_all")
+        self._ridge("hidden_x", self._beside(("x",)))
+        self._ridge("hidden_all", self._beside(ALL))
         self._community("community", given)
         self._spread("spread", rows)
 
@@ -288,8 +284,8 @@ class _Insertion:
         self.views |= {"sx": unit(sx), "ssx": ssx}
         self._ridge("sx", self.views["sx"])
         self._ridge("ssx", ssx)
-        self._ridge("again", SideBySide.of([self.views[name] for name in AGAIN]))
-        self._hidden("hidden_again")
+        self._ridge("again", self._beside(AGAIN))
+        self._ridge("hidden_again", self._beside(AGAIN))
         self._spread("spread_s", rows)
         logits = self.learner.vote(*nodes.inputs("vote", self.every))
         sharpness = self.frozen.known.channels["vote"].chosen["sharpness"]
@@ -305,7 +301,7 @@ class _Insertion:
             for before in self.frozen.steps[name]:
                 reached = (1 - PPR_TELEPORT) * over.times(before, reached) + PPR_TELEPORT * x
             self._ridge(name, unit(reached))
-        self._hidden("hidden_f")
+        self._ridge("hidden_f", self._beside(HIDDEN_F))
         self._community("community_f", edges)
         self._spread("spread_f", rows)
 
@@ -339,16 +335,16 @@ class _Insertion:
         mean = edges.mean().times(self.frozen.known.channels[name].probabilities, self.prior)
         self._set(name, mean + (1 - mean.sum(1, keepdim=True)) * self.prior)
 
-    def _hidden(self, name: str) -> None:
-        rows = SideBySide.of([self.views[view] for view in HIDDEN_LAYERS[name]])
-        layer = self.frozen.layers.get(name)
-        self._ridge(name, layer.of_rows(rows) if layer else rows)
-
     def _ridge(self, name: str, rows: Rows) -> None:
+        """``rows`` of a hidden layer are those that it reads."""
         weight, shares = self.frozen.known.channels[name].weight, self.prior
         if weight is not None:
+            rows = self.frozen.layers[name].of_rows(rows) if name in self.frozen.layers else rows
             shares = (times(rows, weight[1:]) + weight[0]).softmax(1).lerp(shares, FLOOR)
         self._set(name, shares)
+
+    def _beside(self, names: tuple[str, ...]) -> SideBySide:
+        return SideBySide.of([self.views[name] for name in names])
 
     def _set(self, name: str, probabilities: Tensor) -> None:
         self.channels[name] = Channel(probabilities, self.frozen.known.channels[name].scores)

@@ -13,6 +13,7 @@ from graphglow.graph.graph import Graph, known_graph
 
 MOST = 2**17
 """Nodes up to which it is done; what is drawn matters little on larger graphs."""
+KEPT = ("x", "y", "train_mask", "edge_weight", "class_names", "name")
 ROUNDS = 4
 ENTRIES = 2**22  # of the features at once
 FIRST, SECOND = -7_046_029_254_386_353_131, -4_658_895_280_553_007_687  # odd
@@ -55,17 +56,12 @@ def reordered(data: Data, order: Tensor) -> Data:
     """The parts of a graph that evidence is drawn from; node i is ``order[i]`` of it."""
     if len(order) > MOST:
         return data
-    found = Data(num_nodes=len(order))
-    for name in ("x", "y", "train_mask"):
-        values = data.get(name)
-        if values is not None:
-            found[name] = values.index_select(0, order.to(values.device))
-    for name in ("edge_weight", "class_names", "name"):
-        if data.get(name) is not None:
-            found[name] = data[name]
-    if data.edge_index is not None:
-        found.edge_index = order.argsort().to(data.edge_index.device)[data.edge_index.long()]
-    return found
+    given = {name: data[name] for name in KEPT if data.get(name) is not None}
+    for name in {"x", "y", "train_mask"} & given.keys():
+        given[name] = given[name].index_select(0, order.to(given[name].device))
+    if (edges := data.edge_index) is not None:
+        given["edge_index"] = order.argsort().to(edges.device)[edges.long()]
+    return Data(num_nodes=len(order), **given)
 
 
 def _features(x: Tensor | None, nodes: int) -> Tensor:
@@ -75,15 +71,11 @@ def _features(x: Tensor | None, nodes: int) -> Tensor:
         return code
     column = _mixed(torch.arange(1, x.shape[1] + 1))
     if x.layout != torch.strided:
-        entries = x.cpu().to_sparse().coalesce()
+        entries = x.cpu().to_sparse().coalesce().float()
         row, col = entries.indices()
-        return code.index_add_(0, row, _bits(entries.values()) * column[col])
-    blocks = torch.split(x.cpu(), max(1, ENTRIES // x.shape[1]))
-    return torch.cat([(_bits(block) * column).sum(1) for block in blocks])
-
-
-def _bits(values: Tensor) -> Tensor:
-    return values.float().contiguous().view(torch.int32).long()
+        return code.index_add_(0, row, entries.values().view(torch.int32) * column[col])
+    blocks = torch.split(x.cpu().float().contiguous(), max(1, ENTRIES // x.shape[1]))
+    return torch.cat([(block.view(torch.int32) * column).sum(1) for block in blocks])
 
 
 def _mixed(value: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
-from graphglow.evidence.episodes import Episode, draw_episode, random_graph
+from graphglow.evidence.episodes import draw_episode, random_graph
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
 from graphglow.evidence.refined import (
@@ -90,7 +90,7 @@ def pretrain_folds(
             sources, every episode is a random graph.
         folds: The fold of each source, from 0; :data:`ALL_SOURCES` if every learner may see it.
         config: Settings.
-        weights: How often each source is drawn, relative to the others; equal if None.
+        weights: How often each source is drawn, relative to the others; equally often if None.
         device: Where to train.
         draw_on: Where to draw the episodes; None is ``device``.
         on_progress: Called after each episode.
@@ -100,24 +100,34 @@ def pretrain_folds(
         The learners by fold, and the one of all sources as :data:`ALL_SOURCES`.
     """
     config = config or EvidencePretrainConfig()
-    _check_sources(sources, weights)
+    if weights is not None and len(weights) != len(sources):
+        raise InputError(
+            f"weights must have one value per source ({len(sources)}); got {len(weights)}"
+        )
+    for source in sources:
+        if not isinstance(source, Data) or source.y is None or source.edge_index is None:
+            raise InputError("a source graph must be a Data object with edge_index and labels y")
+        if len(torch.unique(source.y[source.y >= 0])) < 2:
+            raise InputError("a source graph must have labels of at least two classes")
     started, done = time.perf_counter(), 0
-    draw_on = device if draw_on is None else draw_on
-    weights = [1.0] * len(sources) if weights is None else weights
-    sampler = EpisodeSampler(sources, weights, folds, config, draw_on)
+    place = torch.device(device if draw_on is None else draw_on)
     learners = {
         fold: EvidenceLearner(seed=config.seed, trained=True).to(device)
         for fold in sorted({ALL_SOURCES, *folds})
     }
     counts = config.episode_counts(len(sources))
     for stage, count in zip(STAGES, counts, strict=True):
-        copies = {fold: deepcopy(learner).to(draw_on) for fold, learner in learners.items()}
+        copies = {fold: deepcopy(learner).to(place) for fold, learner in learners.items()}
+        sampler = EpisodeSampler(sources, weights, folds, config, place, stage, copies)
         batches = []
-        for batch in map_blocks(draw_batch, (sampler, stage, copies), range(done, done + count)):
+        for batch in map_blocks(draw_batch, sampler, range(done, done + count)):
             done += 1
             on_progress(stage, done, sum(counts))
             if batch is not None:
-                batches.append(_moved(batch, device))
+                tensors: Any = {
+                    k: v.to(device) for k, v in vars(batch).items() if torch.is_tensor(v)
+                }
+                batches.append(replace(batch, **tensors))
         for fold, learner in learners.items():
             allowed = [batch for batch in batches if fold == ALL_SOURCES or batch.fold != fold]
             if allowed:
@@ -190,33 +200,39 @@ Batch: TypeAlias = PairBatch | NodeBatch
 
 @dataclass(frozen=True, eq=False)
 class EpisodeSampler:
-    """Draws episodes and their batches."""
+    """Draws episodes, and what the network of one stage learns from each."""
 
     sources: Sequence[Data]
-    weights: Sequence[float]
+    weights: Sequence[float] | None
     folds: Sequence[int]
     config: EvidencePretrainConfig
     device: torch.device | str
+    stage: str
+    learners: dict[int, EvidenceLearner]
 
-    def first_round(self, index: int) -> tuple[Episode, GraphEvidence, int]:
-        """Draw an episode by its number, and return it with its first round and its fold."""
+    @torch.no_grad()
+    def draw(self, index: int) -> Batch | None:
+        """Draw an episode by its number; None if nothing can be learnt from it."""
         generator = torch.Generator().manual_seed(1_000_003 * self.config.seed + index)
-        fold = ALL_SOURCES
-        if not self.sources or float(torch.rand((), generator=generator)) < (
-            self.config.random_share
-        ):
-            source = random_graph(generator, self.config.max_nodes)
+        share = float(torch.rand((), generator=generator)) if self.sources else 0.0
+        if share < self.config.random_share or not self.sources:
+            source, fold = random_graph(generator, self.config.max_nodes), ALL_SOURCES
         else:
-            weights = torch.tensor(self.weights, dtype=torch.float64)
+            weights = torch.tensor(self.weights or [1.0] * len(self.sources), dtype=torch.float64)
             number = int(torch.multinomial(weights, 1, generator=generator))
             source, fold = self.sources[number], self.folds[number]
         episode = draw_episode(source, generator, self.config.max_nodes)
-        return episode, first_round(known_graph(episode.data, self.device), generator), fold
+        first = first_round(known_graph(episode, self.device), generator)
+        if self.stage not in SCORERS and len(first.graph.seen) < 2:
+            return None
+        learner = self.learners.get(fold, self.learners[ALL_SOURCES])
+        known = STAGES[self.stage](learner, first)
+        make = self.pair_batch if self.stage in SCORERS else self.node_batch
+        return make(known, episode.truth.to(self.device), fold)
 
-    def pair_batch(self, episode: Episode, known: GraphEvidence, fold: int) -> PairBatch | None:
+    def pair_batch(self, known: GraphEvidence, truth: Tensor, fold: int) -> PairBatch | None:
         """Sample pairs of known classes with at most one labelled end; None if there are none."""
         graph, pairs = known.graph, known.pairs
-        truth = episode.truth.to(self.device)
         labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
         labelled[graph.labelled] = True
         fair = ((truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)).nonzero()[:, 0]
@@ -226,21 +242,19 @@ class EpisodeSampler:
         same = (truth[drawn[0]] == truth[drawn[1]]).float()
         return PairBatch(fold, known.evidence(drawn), known.context, same, logit(graph.chance))
 
-    def node_batch(
-        self, episode: Episode, known: GraphEvidence, voter: str, fold: int
-    ) -> NodeBatch | None:
+    def node_batch(self, known: GraphEvidence, truth: Tensor, fold: int) -> NodeBatch | None:
         """Sample unlabelled nodes of classes that have a label; None if there are none."""
         graph = known.graph
-        number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
-        number[graph.seen] = torch.arange(len(graph.seen), device=self.device)
-        classes = number[episode.truth.to(self.device)]
+        number = torch.full((int(truth.max()) + 2,), -1, device=truth.device)
+        number[graph.seen] = torch.arange(len(graph.seen), device=truth.device)
+        classes = number[truth]
         classes[graph.labelled] = -1
         nodes = (classes >= 0).nonzero()[:, 0]
         if len(nodes) == 0:
             return None
         shares = classes[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
         drawn = nodes[self._sample(len(nodes), self.config.nodes)]
-        odds, trust = known.inputs(voter, drawn)
+        odds, trust = known.inputs(self.stage, drawn)
         return NodeBatch(fold, odds, trust, shares.log(), classes[drawn])
 
     def _sample(self, count: int, wanted: int) -> Tensor:
@@ -248,22 +262,12 @@ class EpisodeSampler:
         return torch.randint(count, (wanted,), generator=generator).to(self.device)
 
 
-@torch.no_grad()
-def draw_batch(
-    shared: tuple[EpisodeSampler, str, dict[int, EvidenceLearner]], index: int
-) -> Batch | None:
-    """Draw one episode and what a network learns from it; None if that is nothing."""
-    sampler, stage, learners = shared
+def draw_batch(sampler: EpisodeSampler, index: int) -> Batch | None:
+    """Draw by one thread, since rounding of parallel sums depends on the number of threads."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # rounding of parallel sums depends on the number of threads
+    torch.set_num_threads(1)
     try:
-        episode, first, fold = sampler.first_round(index)
-        if stage not in SCORERS and len(first.graph.seen) < 2:
-            return None
-        known = STAGES[stage](learners.get(fold, learners[ALL_SOURCES]), first)
-        if stage in SCORERS:
-            return sampler.pair_batch(episode, known, fold)
-        return sampler.node_batch(episode, known, stage, fold)
+        return sampler.draw(index)
     finally:
         torch.set_num_threads(threads)
 
@@ -305,20 +309,3 @@ def fit_one_cycle(
         loss(generator).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         cycle.step()
-
-
-def _moved(batch: Batch, device: torch.device | str) -> Batch:
-    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
-    return replace(batch, **tensors)
-
-
-def _check_sources(sources: Sequence[Data], weights: Sequence[float] | None) -> None:
-    if weights is not None and len(weights) != len(sources):
-        raise InputError(
-            f"weights must have one value per source ({len(sources)}); got {len(weights)}"
-        )
-    for source in sources:
-        if not isinstance(source, Data) or source.y is None or source.edge_index is None:
-            raise InputError("a source graph must be a Data object with edge_index and labels y")
-        if len(torch.unique(source.y[source.y >= 0])) < 2:
-            raise InputError("a source graph must have labels of at least two classes")

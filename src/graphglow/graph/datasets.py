@@ -23,7 +23,6 @@ from graphglow.errors import (
     InputError,
     at_least,
     did_you_mean,
-    in_unit_interval,
     number,
 )
 from graphglow.graph.check import MASKS, mask_from, without_edges
@@ -326,9 +325,8 @@ def synthetic_graph(
     """
     at_least("num_classes", num_classes, 2)
     at_least("num_features", num_features, 1)
-    in_unit_interval("homophily", homophily)
-    if not 0 <= number("feature_noise", feature_noise) <= LARGEST_RATE:
-        raise InputError(f"feature_noise must lie in [0, {LARGEST_RATE:g}]; got {feature_noise}")
+    number("homophily", homophily, 0, 1)
+    number("feature_noise", feature_noise, 0, LARGEST_RATE)
     if num_nodes < 2 * num_classes:
         least = 2 * num_classes
         raise InputError(f"num_nodes must be at least two per class ({least}); got {num_nodes}")

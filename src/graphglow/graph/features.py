@@ -54,7 +54,7 @@ def encode_columns(
     columns = [facts for facts in described if facts is not None]
     if not any(width(facts) for facts in columns):
         return torch.empty(len(frame), 0), []
-    x = encode_alike(frame, columns, [facts["name"] for facts in columns], what)
+    x = encode_alike(frame, columns, what)
     if not x.any():
         raise InputError(
             f"No feature column of {what} differs between its {len(frame)} rows, so that nodes "
@@ -63,12 +63,11 @@ def encode_columns(
     return x, columns
 
 
-def encode_alike(
-    frame: pd.DataFrame, columns: Sequence[Mapping[str, Any]], names: Sequence[str], what: str
-) -> Tensor:
-    """Encode rows as ``columns`` say; ``names`` are theirs in ``frame``: M rows -> [M, D]."""
+def encode_alike(frame: pd.DataFrame, columns: Sequence[Mapping[str, Any]], what: str) -> Tensor:
+    """Encode rows as ``columns`` say: M rows -> [M, D]."""
     parts = [np.zeros((len(frame), 0), np.float32)]
-    for facts, name in zip(columns, names, strict=True):
+    for facts in columns:
+        name = facts["name"]
         if "categories" in facts:
             text = _filled(frame[name])
             if set(facts["categories"]) <= {"True", "False"}:  # a file may write them otherwise

@@ -264,16 +264,6 @@ def missing_column(what: str, table: Table, wanted: Sequence[str]) -> InputError
     return InputError(f"{table.what} has no {what}; it has {listed or 'none'}{near}.")
 
 
-def find_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
-    """The two ends of an edge by name; where a table has two columns beside the weight, these."""
-    ends = [find_column(role, table, chosen) for role in ("source", "target")]
-    weight = chosen.get("weight", "weight").lower()
-    others = [name for name in table.columns if name.lower() != weight]
-    if None in ends and chosen.keys().isdisjoint(("source", "target")) and len(others) == 2:
-        return others
-    return [need_column(role, table, chosen) for role in ("source", "target")]
-
-
 def tables_at(source: str) -> tuple[Path, Path | None] | None:
     """The tables that ``source`` names: of nodes (or a folder of both), and of edges.
 
@@ -378,7 +368,7 @@ def _ends_as_nodes(edges: Table, chosen: Mapping[str, str], *, need_labels: bool
             "as it is; with a table of nodes that has an id and a label, give --target "
             "NODES.csv+EDGES.csv."
         )
-    ends = find_ends(edges, chosen)
+    ends = [need_column(role, edges, chosen) for role in ("source", "target")]
     frame = edges.read(ends, ends)
     ids = pd.concat([text_of(frame[name]) for name in ends]).drop_duplicates()
     return open_table(pd.DataFrame({chosen.get("id", "id"): ids[ids != ""]}))
@@ -442,12 +432,8 @@ def _read_edges(
 
     With ``num_old`` > 0 all edges may be left out: the nodes are known without them.
     """
-    ends, weight = find_ends(table, chosen), find_column("weight", table, chosen)
-    usual = {*NAMES["source"], *NAMES["target"]}
-    if all(name in ids and name.lower() not in usual for name in ends):
-        raise InputError(
-            f"{table.what} starts with the edge {', '.join(ends)}. Add a header: source,target."
-        )
+    ends = [need_column(role, table, chosen) for role in ("source", "target")]
+    weight = find_column("weight", table, chosen)
     frame = table.read([*ends, *([weight] if weight else [])], ends)
     found = np.empty((2, len(frame)), np.int64)
     for end, name in enumerate(ends):
@@ -500,15 +486,15 @@ def read_new_nodes(
 ) -> NewNodes:
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
-    Names of columns may differ from those of training in case. A graph that did not come from
-    tables has one column of numbers per feature, in order. ``data`` is the old graph, of which ids,
-    labels and ``feature_columns`` are read.
+    Columns are called as in training. A graph that did not come from tables has one column of
+    numbers per feature, in order. ``data`` is the old graph, of which ids, labels and
+    ``feature_columns`` are read.
     """
     given, leave_out, _ = roles_of(columns)
     table, stored = open_table(nodes).without(leave_out), data.get("feature_columns")
     with one_sentence("feature_columns of the graph do not say how its table became features"):
         before = {} if stored is None else dict(stored.get("chosen", {}))
-        chosen = _in_any_case(before, table) | given
+        chosen = {role: name for role, name in before.items() if name in table.columns} | given
         id_column = need_column("id", table, chosen)
         if stored is None:
             known = {id_column, *(find_column(role, table, chosen) for role in ("label", "split"))}
@@ -520,13 +506,12 @@ def read_new_nodes(
                 )
             stored = {"columns": [{"name": name, "mean": 0.0, "scale": 1.0} for name in plain]}
         encoded: list[dict[str, Any]] = stored["columns"]
-        names = _in_any_case({facts["name"]: facts["name"] for facts in encoded}, table)
-        for facts in encoded:
-            if (name := facts["name"]) not in names:
+        for name in (facts["name"] for facts in encoded):
+            if name not in table.columns:
                 raise missing_column(f"column {name!r}, as training had", table, [name])
-        text = [names[facts["name"]] for facts in encoded if "categories" in facts]
+        text = [facts["name"] for facts in encoded if "categories" in facts]
         frame = table.read(table.columns, [id_column, *text])
-        x = encode_alike(frame, encoded, list(names.values()), table.what)
+        x = encode_alike(frame, encoded, table.what)
     node_id = data.get("node_id", range(len(data.y)))
     old = [str(one) for one in node_id]
     ids = _checked_ids(frame[id_column], table.what, old)
@@ -535,7 +520,7 @@ def read_new_nodes(
         return NewNodes(x, None, None, own)
     joined = open_table(edges).without(leave_out)
     everyone = pd.Index([*old, *ids], dtype=object)
-    chosen = _in_any_case(before, joined) | given
+    chosen = {role: name for role, name in before.items() if name in joined.columns} | given
     found = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
     among_old = (found[0] < len(old)).all(0).nonzero()[:, 0]
     if len(among_old):
@@ -545,12 +530,3 @@ def read_new_nodes(
             "a new end."
         )
     return NewNodes(x, *found, own)
-
-
-def _in_any_case(names: Mapping[str, str], table: Table) -> dict[str, str]:
-    """The names of columns as ``table`` writes them, of those that it has."""
-    written = {name.lower(): name for name in table.columns} | {
-        name: name for name in table.columns
-    }
-    found = {key: written.get(name, written.get(name.lower())) for key, name in names.items()}
-    return {key: name for key, name in found.items() if name is not None}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -47,8 +48,8 @@ def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> No
     write_table(prediction_frame(data, probabilities), path, "a predictions file")
 
 
-def prediction_frame(data: Data, probabilities: Tensor) -> Any:
-    """One row per node, as a pandas DataFrame, with the user's own ids and classes.
+def prediction_frame(data: Data, probabilities: Tensor) -> pd.DataFrame:
+    """Make a table of one row per node, with the user's own ids and classes.
 
     Columns: ``id``, ``predicted``, ``probability``, ``p_<class>`` of each class and, where the
     graph has them, ``label`` (the known class or a blank) and ``split``.
@@ -56,8 +57,6 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     Shapes:
         probabilities [N, C]
     """
-    import pandas as pd
-
     array, y = _array(probabilities), data.get("y")
     known = 0 if y is None or not len(y) else int(y.max()) + 1
     names = own_classes(data, max(array.shape[1], known))
@@ -85,8 +84,8 @@ def prediction_file(path: str | Path, what: str = "a predictions file") -> Path:
     return path
 
 
-def write_table(frame: Any, path: str | Path, what: str) -> None:
-    """Write a pandas DataFrame as ``.csv`` or ``.parquet``, whole or not at all."""
+def write_table(frame: pd.DataFrame, path: str | Path, what: str) -> None:
+    """Write a table as ``.csv`` or ``.parquet``, whole or not at all."""
     path = prediction_file(path, what)
     with atomic_path(path) as temporary:
         if path.suffix.lower() == ".csv":
@@ -130,8 +129,6 @@ def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.
 
     A number and its text are the same.
     """
-    import pandas as pd
-
     given = [str(node.item() if hasattr(node, "item") else node) for node in nodes]
     names = pd.Index([str(name) for name in own_ids(data, num_nodes)])
     places = names.get_indexer(given)
@@ -168,10 +165,8 @@ def _write_npz(data: Data, path: Path) -> None:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def edge_frame(data: Data) -> Any:
-    """Edges as they are listed, in the user's own ids, as a pandas DataFrame."""
-    import pandas as pd
-
+def edge_frame(data: Data) -> pd.DataFrame:
+    """Make a table of the edges as they are listed, in the user's own ids."""
     ids = pd.Series(own_ids(data, int(data.num_nodes or 0))).to_numpy()
     source, target = _array(data.edge_index)
     return pd.DataFrame({"source": ids[source], "target": ids[target], **_edge_values(data)})
@@ -198,7 +193,6 @@ def to_networkx(data: Data) -> Any:
     back.
     """
     import networkx as nx
-    import pandas as pd
 
     _check_is_graph(data)
     ids = own_ids(data, int(data.num_nodes or 0))
@@ -208,17 +202,18 @@ def to_networkx(data: Data) -> Any:
     edges = edges.drop_duplicates(["u", "v"])
     back = edges.rename(columns={"u": "v", "v": "u"})[edges.columns].sort_values(["u", "v"])
     both_ways = np.array_equal(edges.to_numpy(), back.to_numpy())
-    graph = nx.Graph() if both_ways else nx.DiGraph()
-    graph.add_nodes_from(ids)
-    attributes: dict[str, list[Any]] = {"split": [name or None for name in split_names(data) or ()]}
+    attributes: dict[str, list[Any]] = {}
+    if (split := split_names(data)) is not None:
+        attributes["split"] = [name or None for name in split]
     if data.get("y") is not None:
         names = own_classes(data, int(data.y.max()) + 1)
         attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
     if data.get("x") is not None:
         attributes["x"] = data.x.tolist()
-    for key, values in attributes.items():
-        given = {node: v for node, v in zip(ids, values, strict=False) if v is not None}
-        nx.set_node_attributes(graph, given, key)
+    graph = nx.Graph() if both_ways else nx.DiGraph()
+    for place, node in enumerate(ids):
+        given = {key: values[place] for key, values in attributes.items()}
+        graph.add_node(node, **{key: value for key, value in given.items() if value is not None})
     kept = edges[edges.u <= edges.v] if both_ways else edges
     values = kept.drop(columns=["u", "v"]).astype(object).to_dict("records")
     graph.add_edges_from(
@@ -241,10 +236,14 @@ def _array(tensor: Tensor) -> np.ndarray:
     return array
 
 
+def _write_edges(data: Data, path: Path) -> None:
+    write_table(edge_frame(data), path, "a table of edges")
+
+
 WRITERS: dict[str, Callable[[Data, Path], None]] = {
     ".pt": _write_pt,
     ".npz": _write_npz,
-    ".csv": lambda data, path: write_table(edge_frame(data), path, "a table of edges"),
-    ".parquet": lambda data, path: write_table(edge_frame(data), path, "a table of edges"),
+    ".csv": _write_edges,
+    ".parquet": _write_edges,
     ".graphml": _write_graphml,
 }

@@ -81,7 +81,8 @@ class HiddenLayer:
         nodes = torch.randint(rows.shape[0], (width,), generator=generator)
         sign = 2.0 * torch.randint(2, (width,), generator=generator) - 1
         bias = torch.randn(width, generator=generator)
-        device = rows.parts[0].device if isinstance(rows, SideBySide) else _numbers(rows).device
+        part = rows.parts[0] if isinstance(rows, SideBySide) else rows
+        device = part.values.device if isinstance(part, SparseMatrix) else part.device
         weight = unit(as_dense(take(rows, nodes.to(device)))).T
         weight = weight * (rows.shape[1] / 2 * sign.to(device))
         layer = cls(rows, weight, bias.to(device), torch.zeros(width, device=device))
@@ -102,6 +103,10 @@ class HiddenLayer:
     def raw(self, nodes: Tensor) -> Tensor:
         """Before the mean is taken off: [K] -> [K, H]."""
         return (as_dense(take(self.rows, nodes)) @ self.weight).add_(self.bias).relu_()
+
+    @property
+    def device(self) -> torch.device:
+        return self.weight.device
 
     def of_nodes(self, nodes: Tensor) -> Tensor:
         """[K] -> [K, H]."""
@@ -152,11 +157,12 @@ def sparse_rows(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]
 def _in_order(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
     """Of entries that are sorted by row and column."""
     by_column = col.argsort(stable=True)
+    rows, columns = (torch.arange(size + 1, device=row.device) for size in shape)
     return SparseMatrix(
-        crow=starts(row, shape[0]),
+        crow=torch.searchsorted(row, rows.to(row.dtype), out_int32=True),
         col=col.int(),
         values=values,
-        crow_t=starts(col[by_column], shape[1]),
+        crow_t=torch.searchsorted(col[by_column], columns.to(col.dtype), out_int32=True),
         col_t=row[by_column].int(),
         order=by_column.int(),
         shape=shape,
@@ -228,13 +234,13 @@ def as_dense(rows: Rows) -> Tensor:
     return rows if isinstance(rows, Tensor) else rows.to_dense()
 
 
-def _numbers(rows: "Rows") -> Tensor:
-    assert isinstance(rows, Tensor | SparseMatrix)
-    return rows if isinstance(rows, Tensor) else rows.values
-
-
 def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
-    """Columns of the leading singular vectors, unit rows: [N, D] -> [N, <= width].
+    """Columns of the leading singular vectors, unit rows: [N, D] -> [N, <= width]."""
+    return low_rank_map(rows, width, generator)[0]
+
+
+def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Tensor, LowRank]:
+    """:func:`low_rank`, and the map that gives the same row to a node of the same row.
 
     Randomised subspace iteration (Halko, Martinsson and Tropp, 2011) with half as many columns
     again as are kept. Singular values are shrunk, ``s^2 - t s_cut^2`` with s_cut the first that is
@@ -242,21 +248,17 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     draw gives the same cosines. t is 1, and 0.9 where all singular values are alike. Rows of which
     next to nothing is left stay short (:data:`SHORT`). Narrow rows are returned as they are.
     """
-    return low_rank_map(rows, width, generator)[0]
-
-
-def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Tensor, LowRank]:
-    """:func:`low_rank`, and the map that gives the same row to a node of the same row."""
     columns = rows.shape[1]
     if columns <= width:
         return unit(as_dense(rows)), LowRank(None)
-    numbers = _numbers(rows)
+    assert isinstance(rows, Tensor | SparseMatrix)
+    numbers = rows if isinstance(rows, Tensor) else rows.values
     wide = min(3 * width // 2, rows.shape[0], columns)
     back = transposed(rows)
-    q = moved(rows, drawn((columns, wide), generator, numbers.device))
+    q = times(rows, drawn((columns, wide), generator, numbers.device))
     fewest, most = ITERATIONS
     for _ in range(min(most, max(fewest, WORK // (rows.shape[0] * wide**2)))):
-        q = moved(rows, moved(back, orthonormal(q)))
+        q = times(rows, times(back, orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
     del q
@@ -314,15 +316,6 @@ def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.devi
     return torch.randn(shape, generator=there, device=device)
 
 
-def moved(rows: Rows, columns: Tensor) -> Tensor:
-    """``rows @ columns``; of square rows it takes the columns' place."""
-    if rows.shape[0] != rows.shape[1]:
-        return times(rows, columns)
-    for part in torch.split(columns, PADDING, dim=1):
-        part.copy_(times(rows, part.contiguous()))
-    return columns
-
-
 def orthonormal(columns: Tensor) -> Tensor:
     """Orthonormal columns of the same range, in the place of the columns: [N, D] -> [N, D].
 
@@ -346,9 +339,3 @@ def gram(columns: Tensor) -> Tensor:
         double = part.double()
         made.addmm_(double.T, double)
     return made
-
-
-def starts(ordered: Tensor, size: int) -> Tensor:
-    """Where each of the numbers below ``size`` begins among sorted ones: [E] -> [size + 1]."""
-    every = torch.arange(size + 1, dtype=ordered.dtype, device=ordered.device)
-    return torch.searchsorted(ordered, every, out_int32=True)

@@ -40,11 +40,9 @@ NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 
 @dataclass(frozen=True, eq=False)
 class Refinement:
-    """Step t of a forward pass.
+    """Step t of a forward pass: embeddings z [N, D], the structure inferred from them, logits.
 
-    Shapes:
-        z [N, D] the embeddings that the structure was inferred from; logits [N, C];
-        active [] whether this step counts
+    ``active`` [] says whether the step counts.
     """
 
     z: Tensor
@@ -107,13 +105,7 @@ def last_refinement(
 class PaperTask(Task):
     """A GNN h_w under a structure learner g_theta, which is frozen or trained along.
 
-    Args:
-        graph: The graph, already on its device.
-        learner: g_theta.
-        config: Model and optimisation.
-        seed: Seeds weights, dropout and pivots; by default the config's.
-        theta: The learner's optimizer, if it is trained.
-        objective: The learner's objective, if it is trained.
+    If theta is trained, it has an optimizer ``theta`` and an ``objective``.
     """
 
     def __init__(
@@ -121,7 +113,6 @@ class PaperTask(Task):
         graph: Graph,
         learner: StructureLearner,
         config: ModelConfig,
-        *,
         seed: int | None = None,
         theta: torch.optim.Optimizer | None = None,
         objective: ObjectiveConfig | None = None,
@@ -161,12 +152,10 @@ class PaperTask(Task):
     def loss_and_count(self) -> tuple[Tensor, Tensor]:
         """The loss of a training pass, and how many refinements count in it.
 
-        A refinement's loss is L_s at the expected structure (Eq. 15), and for the structure
-        learner L_s + L_r + L_e.
+        A refinement's loss is L_s at the expected structure (Eq. 15); for theta, L_s + L_r + L_e.
         """
-        pivots, features = self.training_pivots(), None
-        if self.objective is not None:
-            features = self.pivot_features(pivots)
+        pivots = self.training_pivots()
+        features = None if self.objective is None else self.pivot_features(pivots)
         losses, active = [], []
         passes = self.gnn, self.learner, self.graph, pivots, self.config, self.dropout
         for step in refinements(*passes):
@@ -210,14 +199,13 @@ class PaperTask(Task):
         return last_refinement(self.gnn, self.learner, self.graph, self.pivots, self.config)
 
     def logits(self) -> Tensor:
-        learner, pivots = self.learner, self.pivots
-        return last_refinement(self.gnn, learner, self.graph, pivots, self.config).logits
+        return self.evaluate().logits
 
     def state(self) -> dict[str, Tensor]:
         """All that training changes but theta, by name."""
-        gnn, adam = dict(self.gnn.state_dict()), adam_state(self.optimizer)
-        state = prefixed("gnn", gnn) | prefixed("adam", adam)
-        return state | {"generator": self.generator.get_state()}
+        adam = prefixed("adam", adam_state(self.optimizer))
+        gnn = prefixed("gnn", dict(self.gnn.state_dict()))
+        return gnn | adam | {"generator": self.generator.get_state()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state` gave; before an epoch is recorded."""
@@ -236,10 +224,7 @@ def over_refinements(losses: list[Tensor], active: list[Tensor]) -> tuple[Tensor
 
 
 def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:
-    """Keys whose largest are a draw without repetition, with chances in proportion to ``weight``.
-
-    That is log(u) / w of Efraimidis and Spirakis (2006), for u uniform in [0, 1).
-    """
+    """Keys log(u) / w (Efraimidis and Spirakis, 2006), whose largest are a draw by ``weight``."""
     return uniform.log() / weight
 
 
@@ -260,21 +245,13 @@ def pretrain_structure(
     After each visit theta is scored by the mean validation accuracy over all sources, and the
     best theta is kept. Differs from the paper's Algorithm 2 in zeroing both gradients at every
     step, and in taking the "Delta^(0)" of its sum as the first refinement's.
-
-    Where a training goes on from a checkpoint, ``on_epoch`` is called for the epochs before, too.
     """
     device = resolve_device(config.device)
     graphs = [graph.to(device) for graph in graphs]
     shared = SharedLearner(config, device)
+    theta, aim = shared.optimizer, config.objective
     tasks = [
-        PaperTask(
-            graph,
-            shared.learner,
-            config,
-            seed=config.seed + 1000 * place,
-            theta=shared.optimizer,
-            objective=config.objective,
-        )
+        PaperTask(graph, shared.learner, config, config.seed + 1000 * place, theta, aim)
         for place, graph in enumerate(graphs)
     ]
     scores: list[float] = []  # of theta after each visit
@@ -287,7 +264,7 @@ def pretrain_structure(
         saved = checkpoint.begin(training)
         offer = partial(checkpoint.offer, parts, {"scores": scores, "history": history})
     if saved is not None:
-        scores += [float(score) for score in saved[1]["scores"]]
+        scores += saved[1]["scores"]
         history += [Epoch(*row) for row in saved[1]["history"]]
         for epoch in history:
             if on_epoch is not None:

@@ -20,8 +20,7 @@ SHORTEST = 1e-15
 """A vector shorter than this counts as zero."""
 OWN_STREAM = 2**31
 """Changes the seed of theta's generator: a GNN of the same seed draws its weights independently."""
-KIND = "learner"
-"""What its files are called."""
+KIND = "learner"  # what its files are called
 
 
 class StructureLearner(nn.Module):
@@ -32,13 +31,7 @@ class StructureLearner(nn.Module):
     and attention factor in the same way, with an elementwise function of each head's inner product.
 
     Without weights (``weighted = False``) the learner has no parameters: the non-parametric
-    similarities among the paper's competitors. With ``neighbours`` its structure is a
-    :class:`~graphglow.paper.pivots.KNNStructure`.
-
-    Args:
-        config: What to compare and how.
-        seed: Seeds the initial weights; a learner that is never trained is the "random theta"
-            control.
+    similarities among the paper's competitors. Never trained, it is the "random theta" control.
 
     Shapes:
         z [N, D], pivots [P]  ->  q [N, W], k [P, W]
@@ -112,7 +105,7 @@ class StructureLearner(nn.Module):
         return f"StructureLearner({kind}; {history_of(self.provenance)})"
 
     def save(self, path: str | Path) -> None:
-        """Write theta and its configuration as safetensors; an old file is replaced as a whole."""
+        """Write theta and its configuration as safetensors; an old file is replaced."""
         save_tensors(path, KIND, dict(self.state_dict()), self.facts())
 
     def facts(self) -> dict[str, Any]:

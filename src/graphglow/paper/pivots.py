@@ -125,11 +125,7 @@ class PivotStructure:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KNNStructure(PivotStructure):
-    """Gamma with the ``neighbours`` largest entries of each row, and zeros elsewhere.
-
-    Which are kept is a choice, through which no gradient goes. Of equal similarities
-    :func:`torch.topk` picks, the same ones every time.
-    """
+    """Gamma with each row's ``neighbours`` largest entries; no gradient goes through the choice."""
 
     neighbours: int
 
