@@ -1,6 +1,5 @@
 """Episodes, training and files of the auditor."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,10 +8,14 @@ from small_audits import homophilous, quick_auditor
 from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor
-from graphglow.auditing.auditor import shift_to
+from graphglow.auditing.auditor import FACTS, ShareHead, shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
-from graphglow.auditing.pretraining import episode_evidence, fit_auditor, pretrain_auditor
-from graphglow.auditing.reference_tables import CONTEXT
+from graphglow.auditing.pretraining import (
+    episode_evidence,
+    fit_auditor,
+    fit_share,
+    pretrain_auditor,
+)
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.settings import AuditPretrainConfig
@@ -88,14 +91,21 @@ def test_an_auditor_is_saved_and_read(tmp_path):
         EvidenceLearner.load(tmp_path / "a.safetensors")
 
 
-def test_nine_of_ten_laplace_variables_lie_in_the_interval():
-    auditor, scores = Auditor().frozen(), torch.linspace(-2, 2, 50)
-    auditor.share.out.zero_()  # whatever the graph, the head says its bias
-    auditor.share.out_bias.copy_(torch.tensor([0.0, -2.5, 0.5]))
-    share, slope = auditor.false_share(scores, scores, scores, torch.zeros(len(CONTEXT)))
-    reach = math.log(10) * (math.log1p(math.exp(-2.5)) + 0.005)
-    assert share == pytest.approx((0.5, 0.5 - reach, 0.5 + reach), abs=1e-4)
-    assert slope == pytest.approx(math.exp(0.5))
+def test_the_share_and_its_interval_are_learned_from_facts():
+    """All facts say the share, up to noise."""
+    generator = torch.Generator().manual_seed(0)
+    truth = 0.6 * torch.rand(900, generator=generator)
+    facts = truth[:, None] + 0.2 * torch.randn(900, FACTS, generator=generator)
+    families = [f"family {i % 7}" for i in range(900)]
+    share, config = ShareHead(), AuditPretrainConfig(steps=200)
+    check = fit_share(share, facts, truth, torch.ones(900), families, config)
+    with torch.no_grad():
+        middle, scale = share.estimate(facts)
+    error = (middle - truth).abs()
+    assert check["error"] == pytest.approx(float(error.mean()), abs=0.01)
+    assert float(error.mean()) < 0.05
+    assert check["covered"] == pytest.approx(0.9, abs=0.03)
+    assert float((error <= share.reach * scale).float().mean()) == pytest.approx(0.9, abs=0.06)
 
 
 def test_log_odds_are_shifted_to_a_share():

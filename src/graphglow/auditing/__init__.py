@@ -5,8 +5,8 @@
 candidates. It learned that by ``pretraining`` over ``episodes``.
 """
 
-from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, FalseShare, Findings
+from graphglow.auditing.auditor import Auditor, FalseShare, Findings
 from graphglow.auditing.episodes import damaged
 from graphglow.auditing.pair_features import GROUPS
 
-__all__ = ["AUDIT_VERSION", "GROUPS", "Auditor", "FalseShare", "Findings", "damaged"]
+__all__ = ["GROUPS", "Auditor", "FalseShare", "Findings", "damaged"]

@@ -5,10 +5,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from scipy.optimize import brentq
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.auditing.pair_features import GROUPS, RAW, PairInputs, build_pair_inputs, pair_fold
+from graphglow.auditing.pair_features import (
+    GROUPS,
+    RAW,
+    PairInputs,
+    build_pair_inputs,
+    pair_fold,
+    without_edges,
+)
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
@@ -27,18 +35,19 @@ from graphglow.linalg.rows import unit
 from graphglow.linalg.sparse import is_edge
 from graphglow.storage import fill, load_tensors, save_tensors
 
-AUDIT_VERSION = 2
+AUDIT_VERSION = 3
 """The version of the evidence: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
 FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
 FALSE_EDGE_MIX = CONTEXT.index("false_edge_mix")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 9
-MOST_SLOPE = 1.5  # its logarithm
-COMPARED = 2048
-"""Pairs without an edge, of each kind, by which the share of false edges is estimated."""
-WIDEST = 0.4  # interval of the share of false edges; a wider one says nothing
-MOST_QUANTILES = 100_000  # values that quantiles are taken of
+FACTS = 4 * (2 * (len(LEVELS) + 2) + len(LEVELS) + 1)
+MEMBERS, HIDDEN = 8, 32  # of the ensemble that estimates the share of false edges
+WEAK = 0.003  # added to shares before their logarithm is taken
+WIDEST = 0.25  # interval of the share of false edges; a wider one says nothing
+COMPARED = 10_000
+"""Edges, and pairs without an edge of each kind, by which the share of false edges is estimated."""
+DOUBTED = 0.3  # edges, the most doubtful ones, that the second look leaves out
 LOOKED_UP = 2**20  # pairs at once
 WALKS = 16
 """Random walks of two steps from each node, to find candidates."""
@@ -101,38 +110,70 @@ class PairScorer(nn.Module):
 
 
 class ShareHead(nn.Module):
-    """The share of false edges, as median and scale of a Laplace distribution, and the slope that
-    turns scores into log-odds, from how the scores of edges lie among those of other pairs.
+    """The share of false edges, from how edges lie among other pairs (:func:`share_facts`).
+
+    Each member of an ensemble says median and scale of a Laplace distribution. The interval is
+    ``reach`` times their scale to both sides: so far that 90 % of the truths of families that were
+    left out of training lay within.
 
     Shapes:
-        facts [.., S] -> median [..], scale [..], slope [..]
+        facts [B, S] or [M, B, S] -> median [M, B], scale [M, B]
     """
 
-    def __init__(self, facts: int, *, seed: int = 0) -> None:
+    centre: Tensor
+    scale: Tensor
+    reach: Tensor
+
+    def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-        self.inside = nn.Parameter(torch.randn(facts, 32, generator=generator) / facts**0.5)
-        self.bias = nn.Parameter(torch.zeros(32))
-        self.out = nn.Parameter(torch.randn(32, 3, generator=generator) / 32**0.5)
-        self.out_bias = nn.Parameter(torch.tensor([-1.0, -2.5, 0.0]))
+        draw = torch.Generator().manual_seed(seed)
+        self.inside = nn.Parameter(torch.randn(MEMBERS, FACTS, HIDDEN, generator=draw) / FACTS**0.5)
+        self.bias = nn.Parameter(torch.zeros(MEMBERS, 1, HIDDEN))
+        self.out = nn.Parameter(torch.randn(MEMBERS, HIDDEN, 2, generator=draw) / HIDDEN**0.5)
+        self.out_bias = nn.Parameter(torch.tensor([-1.0, -2.5]).repeat(MEMBERS, 1, 1))
+        self.register_buffer("centre", torch.zeros(FACTS))
+        self.register_buffer("scale", torch.ones(FACTS))
+        self.register_buffer("reach", torch.tensor(10.0).log())  # of one Laplace distribution
 
-    def forward(self, facts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, facts: Tensor) -> tuple[Tensor, Tensor]:
+        facts = ((facts - self.centre) / self.scale).clamp(-4, 4)
         out = F.gelu(facts @ self.inside + self.bias) @ self.out + self.out_bias
-        median, scale = out[..., 0].sigmoid(), F.softplus(out[..., 1]) + 0.005
-        return median, scale, out[..., 2].clamp(-MOST_SLOPE, MOST_SLOPE).exp()
+        return out[..., 0].sigmoid(), F.softplus(out[..., 1]) + 0.005
+
+    def estimate(self, facts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the members' median, and their mean scale, wider where they differ: [B], [B]."""
+        median, scale = self(facts)
+        middle = median.median(0).values
+        return middle, (scale + (median - middle).abs()).mean(0)
 
 
-def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor) -> Tensor:
-    """Inputs of :class:`ShareHead` from scores of edges [P] and pairs [R], [R]: -> [S]."""
-    edges = edges[:: -(-len(edges) // MOST_QUANTILES)]
+def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> Tensor:
+    """Where the graph's own regressions put edges among other pairs: [P, F], [R, F] twice -> [S].
+
+    Of each regression, and of the sum of two: how many edges are below quantiles of other pairs.
+    """
     level = torch.tensor(LEVELS, device=edges.device)
-    facts = [(1 - edges.sigmoid()).mean()[None].clamp(0.002, 0.998).logit()]
-    for pairs in (uniform, by_degree):
-        cut = torch.quantile(pairs, level)
-        below = (edges[:, None] <= cut).float().mean(0)
-        facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
-    facts += [torch.quantile(edges, level) / 4, context[:9]]
-    return torch.cat(facts)
+    own, *others = (
+        torch.cat([rows[:, FITS], rows[:, FITS[:2]].sum(1, keepdim=True)], 1)
+        for rows in (edges, uniform, by_degree)
+    )
+    facts = [torch.quantile(own, level, dim=0), (-4 * own).sigmoid().mean(0, keepdim=True)]
+    for pairs in others:
+        below = (own[:, None] <= torch.quantile(pairs, level, dim=0)).float().mean(0)  # [L, 4]
+        facts.append(((below + WEAK) / (level[:, None] + WEAK)).log())
+        facts.append((pairs.mean(0) - own.mean(0))[None])
+        facts.append((-4 * pairs).sigmoid().mean(0, keepdim=True))
+    return torch.cat(facts).flatten()
+
+
+class Look(NamedTuple):
+    """What is known of a graph, with all of its edges or without the doubtful ones."""
+
+    inputs: PairInputs
+    tables: ReferenceTables
+
+    def evidence(self, pairs: Tensor) -> Tensor:
+        return evidence_of(self.inputs, self.tables, pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +183,15 @@ class Findings:
     Shapes:
         edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
         pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge;
-        order [N]: node i of inputs and tables is ``order[i]`` in edges and pairs
+        order [N]: node i of the looks is ``order[i]`` in edges and pairs
     """
 
-    inputs: PairInputs
-    tables: ReferenceTables
+    looks: tuple[Look, Look]
     edges: Tensor
     edge_log_odds: Tensor
     pairs: Tensor
     pair_log_odds: Tensor
     false_share: FalseShare
-    slope: float
     shift: float
     """Log-odds of edges are ``slope`` times their scores plus ``shift``; their mean probability
     then agrees with ``false_share``."""
@@ -162,12 +201,16 @@ class Findings:
 class Auditor(nn.Module):
     """Scorers of edges and of pairs without one, and the estimate of the share of false edges.
 
-    Nothing is trained on the graph that is audited.
+    Nothing is trained on the graph that is audited. It is looked at twice: false edges blur what
+    surrounds the others, so the second look leaves the most doubtful edges out. The score of an
+    edge is the mean of both.
 
     Args:
         seed: Seeds the weights before training.
     """
 
+    slope: Tensor
+    """Turns scores of edges into log-odds."""
     missing_scale: Tensor
     """Slope and intercept that turn scores of candidates into log-odds of a missing edge."""
 
@@ -175,7 +218,8 @@ class Auditor(nn.Module):
         super().__init__()
         self.edges = PairScorer()
         self.pairs = PairScorer()
-        self.share = ShareHead(FACTS, seed=seed)
+        self.share = ShareHead(seed=seed)
+        self.register_buffer("slope", torch.tensor(1.0))
         self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 
@@ -197,41 +241,63 @@ class Auditor(nn.Module):
         There must be edges, and pairs without one. Node i of the graph is ``order[i]`` in the
         findings, or i without an order.
         """
-        generator = torch.Generator().manual_seed(seed)
-        inputs = build_pair_inputs(graph, generator)
-        tables = build_reference_tables(inputs, generator)
         edges = torch.stack([graph.low.long(), graph.high.long()])
-        known = (self, inputs, tables, False)
-        scores = torch.cat(list(map_blocks(_score_block, known, pair_blocks(edges))))
-        free = pairs_without_edge(inputs, COMPARED, generator)
-        compared = [_score_block(known, pairs) for pairs in free]
-        share, slope = self.false_share(scores, compared[0], compared[1], tables.context)
-        shift = shift_to(slope * scores, share.estimate)
-        log_odds = slope * scores + shift
-        pairs = missing_candidates(inputs, generator, map_blocks) if missing else edges[:, :0]
-        blocks = map_blocks(_score_block, (*known[:3], True), pair_blocks(pairs))
-        pair_log_odds = torch.cat([scores[:0], *blocks])
+        first, second, scores = self.look_twice(graph, seed, map_blocks)
+        share = self.false_share(first, edges, torch.Generator().manual_seed(seed))
+        log_odds = self.slope * scores
+        shift = shift_to(log_odds, share.estimate)
+        pairs = edges[:, :0]
+        if missing:
+            generator = torch.Generator().manual_seed(seed)
+            pairs = missing_candidates(first.inputs, generator, map_blocks)
+        pair_log_odds = self.scores(first, pairs, map_blocks, missing=True)
         order = torch.arange(graph.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
         place = (edges[0] * graph.num_nodes + edges[1]).argsort()
         return Findings(
-            inputs, tables, edges[:, place], log_odds[place], pairs, pair_log_odds, share, slope,
-            shift, order,
+            (first, second), edges[:, place], (log_odds + shift)[place], pairs, pair_log_odds,
+            share, shift, order,
         )  # fmt: skip
 
-    def scores(self, evidence: Tensor, context: Tensor, *, missing: bool = False) -> Tensor:
-        """Score edges, up to slope and shift; candidates, by their log-odds: [M, F], [G] -> [M]."""
+    def look_twice(
+        self, graph: Graph, seed: int, map_blocks: MapBlocks = map_blocks
+    ) -> tuple[Look, Look, Tensor]:
+        """Return both looks at a graph, and the mean scores of its edges: [M]."""
+        edges = torch.stack([graph.low.long(), graph.high.long()])
+        generator = torch.Generator().manual_seed(seed)
+        inputs = build_pair_inputs(graph, generator)
+        first = Look(inputs, build_reference_tables(inputs, generator))
+        scores = self.scores(first, edges, map_blocks)
+        kept = scores.argsort()[int(DOUBTED * len(scores)) :].sort().values
+        inputs = without_edges(inputs, kept, generator)
+        second = Look(inputs, build_reference_tables(inputs, generator))
+        return first, second, (scores + self.scores(second, edges, map_blocks)) / 2
+
+    def scores(
+        self,
+        look: Look,
+        pairs: Tensor,
+        map_blocks: MapBlocks = map_blocks,
+        *,
+        missing: bool = False,
+    ) -> Tensor:
+        """Score edges, up to slope and shift; other pairs, by their log-odds: [2, M] -> [M]."""
+        found = map_blocks(_score_block, (self, look, missing), pair_blocks(pairs))
+        return torch.cat([look.tables.context[:0], *found])
+
+    def score(self, evidence: Tensor, context: Tensor, missing: bool) -> Tensor:
         scores: Tensor = (self.pairs if missing else self.edges)(evidence, context)
         return self.missing_scale[0] * scores + self.missing_scale[1] if missing else scores
 
-    def false_share(
-        self, edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor
-    ) -> tuple[FalseShare, float]:
-        """Estimate the share of false edges and the slope, from scores of edges and of pairs."""
-        facts = share_facts(edges, uniform, by_degree, context)
-        median, scale, slope = (float(v) for v in self.share(facts))
-        reach = 2.303 * scale  # a Laplace variable is further away once in ten times
-        return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach)), slope
+    @torch.no_grad()
+    def false_share(self, look: Look, edges: Tensor, generator: torch.Generator) -> FalseShare:
+        """Estimate the share of false edges."""
+        some = edges[:, :: -(-edges.shape[1] // COMPARED)]
+        free = pairs_without_edge(look.inputs, COMPARED, generator)
+        facts = share_facts(*(look.evidence(pairs) for pairs in (some, *free)))
+        median, scale = (float(part[0]) for part in self.share.estimate(facts[None]))
+        reach = float(self.share.reach) * scale
+        return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach))
 
     @torch.no_grad()
     def explain(self, findings: Findings, pairs: Tensor) -> dict[str, Tensor]:
@@ -242,20 +308,23 @@ class Auditor(nn.Module):
         Shapes:
             pairs [2, K], low < high -> by name [K]
         """
-        inputs, tables = findings.inputs, findings.tables
         pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
-        edge, fold = is_edge(inputs.graph.links, pairs), pair_fold(pairs[0], pairs[1])
-        width = len(RAW)
-        known = evidence_of(inputs, tables, pairs)[:, : 3 * width]
-
-        def log_odds(part: Tensor) -> Tensor:
-            known = with_fits(tables, part, fold), tables.context
-            real = findings.slope * self.scores(*known) + findings.shift
-            return torch.where(edge, real, self.scores(*known, missing=True))
-
+        width, fold = len(RAW), pair_fold(pairs[0], pairs[1])
         columns = [[k * width + RAW.index(n) for n in group for k in range(3)]
                    for group in GROUPS.values()]  # fmt: skip
-        shares = contributions(log_odds, known, columns)
+
+        def parts(look: Look, missing: bool) -> Tensor:
+            def log_odds(known: Tensor) -> Tensor:
+                evidence = with_fits(look.tables, known, fold)
+                scores = self.score(evidence, look.tables.context, missing)
+                return scores if missing else self.slope * scores + findings.shift
+
+            return contributions(log_odds, look.evidence(pairs)[:, : 3 * width], columns)
+
+        first, second = findings.looks
+        real = (parts(first, False) + parts(second, False)) / 2
+        edge = is_edge(first.inputs.graph.links, pairs)[:, None]
+        shares = torch.where(edge, real, parts(first, True))
         return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
 
     def save(self, path: str | Path) -> None:
@@ -278,23 +347,15 @@ class Auditor(nn.Module):
         return auditor.frozen()
 
 
-def _score_block(known: tuple[Auditor, PairInputs, ReferenceTables, bool], pairs: Tensor) -> Tensor:
-    """Compute :meth:`Auditor.scores` of pairs: [2, M] -> [M]."""
-    auditor, inputs, tables, missing = known
-    return auditor.scores(evidence_of(inputs, tables, pairs), tables.context, missing=missing)
+def _score_block(known: tuple[Auditor, Look, bool], pairs: Tensor) -> Tensor:
+    auditor, look, missing = known
+    return auditor.score(look.evidence(pairs), look.tables.context, missing)
 
 
 def shift_to(log_odds: Tensor, false_share: float) -> float:
     """Find what to add to log-odds so that their mean probability is 1 - false_share."""
     target = min(max(1 - false_share, 0.002), 0.998)
-    low, high = -30.0, 30.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        if float((log_odds + middle).sigmoid().mean()) < target:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    return float(brentq(lambda s: float((log_odds + s).sigmoid().mean()) - target, -200, 200))
 
 
 def missing_candidates(

@@ -6,7 +6,7 @@ are linked to which) is computed once per *fold* of the edges, without the edges
 fold of a pair is a hash of its two nodes, so it is the same whether or not they are joined.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -77,16 +77,31 @@ class PairInputs:
 
 def build_pair_inputs(graph: Graph, generator: torch.Generator) -> PairInputs:
     """Prepare a graph, in time and memory linear in its nodes and edges."""
-    beliefs = _beliefs(graph)
-    low, high, links = graph.low.long(), graph.high.long(), graph.links
-    fold = pair_fold(low, high)
-    without = [(low[fold != k], high[fold != k]) for k in range(FOLDS)]
     x = torch.zeros(graph.num_nodes, 0, device=graph.device)
     if graph.features is not None:
         x = unit(low_rank(graph.features, WIDTH, generator))
+    beliefs = x[:, :0]
+    if len(graph.seen) > 1:
+        beliefs = ridge_channel(graph, graph.features).probabilities.clone()
+        beliefs[graph.labelled] = F.one_hot(graph.classes, len(graph.seen)).float()
+    return _with_links(graph, x, _whitened(x), beliefs, generator)
+
+
+def without_edges(inputs: PairInputs, kept: Tensor, generator: torch.Generator) -> PairInputs:
+    """Prepare the graph with some of its edges alone: kept [K], sorted places."""
+    graph = inputs.graph
+    graph = replace(graph, low=graph.low[kept], high=graph.high[kept], weight=None)
+    return _with_links(graph, inputs.x, inputs.z, inputs.beliefs, generator)
+
+
+def _with_links(
+    graph: Graph, x: Tensor, z: Tensor, beliefs: Tensor, generator: torch.Generator
+) -> PairInputs:
+    low, high, links = graph.low.long(), graph.high.long(), graph.links
+    fold = pair_fold(low, high)
+    without = [(low[fold != k], high[fold != k]) for k in range(FOLDS)]
     ax = times(links, x)
     mean = (x + ax) / (graph.degree + 1)[:, None]
-    z = _whitened(x)
     spectrum, signs = _spectra(graph, without, generator)
     return PairInputs(
         graph=graph,
@@ -205,15 +220,6 @@ def _chosen(links: SparseMatrix) -> Tensor:
     chosen = links.col.new_full((links.shape[0], CHOSEN + 1), -1)
     chosen[row[first], place[first]] = links.col[order][first]
     return chosen
-
-
-def _beliefs(graph: Graph) -> Tensor:
-    """Class probabilities by own labels, elsewhere by features: [N, C], C = 0 without labels."""
-    if len(graph.seen) < 2:
-        return torch.zeros(graph.num_nodes, 0, device=graph.device)
-    beliefs = ridge_channel(graph, graph.features).probabilities.clone()
-    beliefs[graph.labelled] = F.one_hot(graph.classes, len(graph.seen)).float()
-    return beliefs
 
 
 def raw_features(inputs: PairInputs, pairs: Tensor) -> Tensor:

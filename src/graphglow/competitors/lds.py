@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ class LDSConfig(RunConfig):
     An epoch is ``window`` steps of the GCN, then one step of the edge probabilities, which learn
     from half of the validation nodes; the validation accuracy is that of the other half.
     """
+
+    least: ClassVar = RunConfig.least | {"samples": 1}
 
     epochs: int = 200
     """Epochs, of a window of steps each; the one with the best validation accuracy is kept."""
