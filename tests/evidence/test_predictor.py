@@ -1,6 +1,8 @@
 """The predictor: closed forms against plain loops, and a network that knows no order of classes."""
 
 import copy
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from graphglow.evidence.predictor import (
     unlabelled_records,
     vote_inputs,
 )
+from graphglow.evidence.refined import GraphEvidence
 from graphglow.evidence.views import PPR_STEPS, PPR_TELEPORT, page_rank
 from graphglow.graph.graph import known_graph, normalised_adjacency
 from graphglow.linalg import rows as row_module
@@ -169,13 +172,14 @@ def test_a_labelled_node_is_answered_without_its_own_label():
     data = graph(labels=20)
     known = known_graph(data)
     p = torch.rand(len(CHANNELS), 40, 3, generator=torch.Generator().manual_seed(0)).softmax(2)
-    channels = [Channel(one, torch.zeros(2)) for one in p]
-    records = unlabelled_records(known, channels)
+    channels = {n: Channel(q, torch.zeros(2)) for n, q in zip(CHANNELS, p, strict=True)}
+    records = {"predictor": unlabelled_records(known, list(channels.values()))}
 
     def predicted(graph):
-        def inputs_of(nodes):
-            return vote_inputs(graph, channels, records, torch.zeros(40), nodes)
-
+        context = torch.zeros(40)
+        evidence = GraphEvidence(graph, {}, {}, channels, torch.zeros(2, 0), context, "exact")
+        evidence = replace(evidence, records=records)
+        inputs_of = partial(vote_inputs, evidence, "predictor")
         return predict_classes(graph, trained_by_chance(), inputs_of).probabilities
 
     before = predicted(known)
