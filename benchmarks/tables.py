@@ -19,15 +19,13 @@ from graphglow.competitors import METHODS
 from graphglow.lab.config import read_settings
 from graphglow.lab.markdown import (
     NO_ROWS,
-    OUTDATED,
-    cell_scores,
     markdown,
     spread,
     standings_table,
     suite_scores,
     tables_of,
 )
-from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS, GRAPH_NAMES, TABLE_2
+from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS
 from graphglow.lab.row_files import Row, newest, read_rows, rows_in
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
@@ -219,16 +217,6 @@ def beside_paper(line: str, target: str, scores: list[float]) -> str:
 
 # The paper's method
 
-MAIN = {
-    "evidence-universal": "**evidence learner** (`universal`)",
-    "evidence-untrained": "the same, never trained",
-    "evidence": "the same, sources as in the paper",
-    "graphglow": "GraphGLOW, ours",
-    "random-theta": "the same, never trained",
-    "gcn": "GCN, tuned",
-}
-"""Lines of the README's table, and what they are called there."""
-
 
 @cache
 def paper_rows() -> list[Row]:
@@ -245,27 +233,6 @@ def paper_row_counts() -> str:
     counts = (gpu + ", torch " + rows["provenance.versions.torch"]).value_counts()
     lines = [f"- {where}: {count:,}\n" for where, count in counts.items()]
     return f"{len(rows):,} rows.\n\n{''.join(lines)}"
-
-
-def main_table() -> str:
-    """Write some lines of Table 2; bold is the best of all its lines."""
-    scores = cell_scores("table2", paper_rows(), read_settings())
-    at = {(score.cell.line, score.cell.target): score for score in scores}
-    best = {
-        graph: max(s.mean or 0 for s in scores if s.cell.target == graph) for graph in GRAPH_NAMES
-    }
-    lines = [
-        [label, *(at[line, g].text(best=at[line, g].mean == best[g]) for g in GRAPH_NAMES)]
-        for line, label in MAIN.items()
-    ]
-    printed = [f"{100 * TABLE_2['graphglow'][graph][0]:.1f}" for graph in GRAPH_NAMES]
-    lines.append(["GraphGLOW, as the paper reports it", *printed])
-    return (
-        "Table 2 of the paper: test accuracy in %, mean and deviation over 5 seeds; bold: the best "
-        f"of all.\n\n{markdown(['method', *GRAPH_NAMES.values()], lines)}\n"
-        "- &dagger; the learned graph is switched off by validation: the GNN alone\n"
-        f"- {OUTDATED}\n"
-    )
 
 
 def made() -> str:
@@ -419,7 +386,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "social": lambda: competitors(SOCIAL),
     "rows": paper_row_counts,
     **{name: partial(paper_table, name) for name in EXPERIMENTS},
-    "main": main_table,
     "made": made,
     "held_out": held_out,
     "measured": lambda: speed_table(

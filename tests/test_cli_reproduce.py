@@ -37,6 +37,24 @@ def test_a_dry_run_counts_and_runs_nothing(run, tiny, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_log_has_lines_and_json_the_accuracies(run, tiny, tmp_path):
+    outcome = run(*tiny, "--json")
+    assert "encoder: 2 missing" in outcome.err
+    assert "2 of 2: GCN on synthetic-small: " in outcome.err
+    assert 0 < outcome.json["accuracies"]["encoder"][f"gcn/{TARGET}"] <= 1
+
+
+def test_learners_that_are_pre_trained_are_said_before(run, tmp_path):
+    words = ["reproduce", "table1", "--targets", "reed98", "--methods", "graphglow-on"]
+    words += ["--seeds", "2", "--dry-run", "--device", "cpu", "--out", tmp_path / "rows.jsonl"]
+    said = (
+        "pre-trained first: 2 of cornell5 + johnshopkins55 + amherst41: at most 480 epochs, about"
+    )
+    assert said in run(*words).out
+    defaults = run(*words, "--settings", "defaults", "--json").json
+    assert len(defaults["pretraining"]) == 2
+
+
 def test_the_name_alone_says_which_experiment_runs(run, tiny, tmp_path):
     """A folder that is called open-world does not turn a table into the suite."""
     run(*tiny, "--workers", "1", "--out", "open-world")

@@ -36,6 +36,7 @@ FEWEST = 10  # edges below which nothing can be said
 MOST_EXPLAINED = 10_000  # suspects, the most doubtful ones, whose evidence is listed
 MOST_REFINED = 50_000
 """Nodes up to which ``probability_same_class`` is computed."""
+SAME_NAME = 0.5  # cosine of two names from which they may mean one thing
 SPEAKS = 0.25  # log-odds from which evidence counts as speaking against an edge
 MEANINGS = {
     "own features": "how alike the features of the two are, and how often edges join such features",
@@ -165,6 +166,39 @@ class Audit:
             "doubtful": find_label_issues(given, chances, n_jobs=1),
         }
         return pd.DataFrame(columns).sort_values("quality", kind="stable", ignore_index=True)
+
+    @cached_property
+    def duplicates(self) -> pd.DataFrame:
+        """Pairs of nodes that may be one thing under two names, the most alike first.
+
+        Columns: ``first``, ``second``, ``name_similarity``, the cosine of the letters of their ids,
+        two and three at a time, and ``feature_similarity``, of their features.
+        """
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.neighbors import NearestNeighbors
+
+        ids = self._ids(torch.arange(self.graph.num_nodes))
+        if ids.dtype.kind not in "OU" or len(ids) > MOST_REFINED:
+            raise InputError(
+                "Duplicates are found by the names of nodes, so that ids must be text, of at most "
+                f"{MOST_REFINED:,} nodes."
+            )
+        letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 3)).fit_transform(ids)
+        near = NearestNeighbors(metric="cosine").fit(letters).kneighbors(return_distance=False)
+        pairs = torch.stack([torch.arange(len(near)).repeat_interleave(near.shape[1]),
+                             torch.from_numpy(near).flatten()])  # fmt: skip
+        low, high = torch.unique(pairs.sort(0).values, dim=1)
+        names = np.asarray(letters[low.numpy()].multiply(letters[high.numpy()]).sum(1)).ravel()
+        x = self.data.x.float()
+        columns = {
+            "first": ids[low.numpy()],
+            "second": ids[high.numpy()],
+            "name_similarity": names,
+            "feature_similarity": torch.cosine_similarity(x[low], x[high]).numpy(),
+        }
+        found = pd.DataFrame(columns)[names >= SAME_NAME]
+        order = -found.name_similarity * (1 + found.feature_similarity)
+        return found.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
 
     @cached_property
     def _refined(self) -> tuple[RefinedGraph, Tensor] | None:

@@ -146,20 +146,16 @@ def _parse(
     def bind(**given: Any) -> "functools.partial[None]":
         return functools.partial(command, **given)
 
-    signature = inspect.signature(command)
+    parameters = dict(inspect.signature(command).parameters)
     if chosen_by is not None:
         flag, settings_of = chosen_by
         after = zip(words, [*words[1:], ""], strict=False)
         values = [following for word, following in after if word == flag]
         values += [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
         chosen: Any = Annotated[settings_of(values[-1] if values else None), tyro.conf.arg(name="")]
-        own = [
-            one.replace(annotation=chosen) if one.name == "settings" else one
-            for one in signature.parameters.values()
-        ]
-        signature = signature.replace(parameters=own)
-    bind.__signature__ = signature  # type: ignore[attr-defined]
-    bind.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        parameters["settings"] = parameters["settings"].replace(annotation=chosen)
+    bind.__signature__ = inspect.Signature([*parameters.values()])  # type: ignore[attr-defined]
+    bind.__annotations__ = {name: one.annotation for name, one in parameters.items()}
     text = inspect.getdoc(command) or ""
     bind.__doc__ = text.replace("\n" + 8 * " ", " ")  # tyro keeps breaks in an argument's text
     box = io.StringIO()

@@ -94,18 +94,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Refined:
-    """The refined graph of one target, beside its input; shares are in [0, 1]."""
+    """The refined graph of one target, beside its input, as :func:`graphglow.describe` does.
+
+    Of injected edges and of the graph's own, the shares that are gone; and how likely the audit,
+    which reads no labels, doubts an injected edge more than another. None if none was injected.
+    """
 
     target: str
     before: dict[str, Any]
-    """See :func:`graphglow.describe`."""
     after: dict[str, Any]
     dropped_injected: float | None
-    """The share of injected edges that are gone; None where none was injected."""
     dropped_own: float
-    """The share of the graph's own edges that are gone."""
     audit_auc: float | None
-    """How likely the audit, which reads no labels, doubts an injected edge more than another."""
 
 
 @dataclass(frozen=True)

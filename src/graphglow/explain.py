@@ -22,7 +22,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.evidence.pair_features import MEANINGS, logit
-from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, folds
+from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, folds, vote_inputs
 from graphglow.evidence.refined import RefinedGraph, with_pairs
 from graphglow.graph import as_graph
 from graphglow.graph.write import class_names, node_place, node_places, own_ids, write_table
@@ -153,7 +153,7 @@ def explain_prediction(
             f"one of {', '.join(names[c] for c in seen[:10])}."
         )
     predictor = copy.deepcopy(prediction.learner.predictor).to(graph.device)
-    odds, trust = known.inputs("predictor", at[None])
+    odds, trust = vote_inputs(known, "predictor", at[None])
     weights = predictor.weights(trust, refined.update[folds(graph)[at]])[0].double()  # [V]
     log_shares = refined.shares.double().log()
     scores = odds[0].double() @ weights + log_shares  # [C]

@@ -1,7 +1,6 @@
 """How good class probabilities are: measures, leave-one-out accuracy, and sets of classes."""
 
 import math
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.errors import InputWarning
+from graphglow.errors import warn
 from graphglow.graph.graph import undirected_edges
 
 BINS = 10
@@ -20,11 +19,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Share of labelled nodes that are predicted right without their own label.
-
-    Only nodes whose class has another label count. ``low`` and ``high`` are the 95 % interval of
-    Wilson (1927).
-    """
+    """Share of labelled nodes that are right without their own label; the 95 % interval."""
 
     value: float
     low: float
@@ -97,9 +92,9 @@ def weighted_accuracy(right: Tensor, weight: Tensor) -> Accuracy:
 def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, weight: Tensor, coverage: float) -> Tensor:
     """Classes at least as probable as the true class of a share ``coverage`` of tested nodes.
 
-    Split conformal prediction (Sadinle, Lei and Wasserman, 2019) whose scores are leave-one-out
-    probabilities, weighted as the classes' shares ask for (Tibshirani et al., 2019); the predicted
-    class is always in the set. With too few labels every class is.
+    Split conformal prediction (Sadinle, Lei and Wasserman, 2019) over leave-one-out probabilities,
+    weighted by the classes' shares (Tibshirani et al., 2019). The predicted class is always in the
+    set; with too few labels every class is.
 
     Shapes:
         p [N, C], tested [L, C], y [L], weight [L] -> [N, C] of bool
@@ -109,11 +104,9 @@ def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, weight: Tensor, coverag
     reached = weight[order].cumsum(0) >= (len(y) + 1) * coverage - 1e-9
     if not bool(reached.any()):
         needed = math.ceil(coverage / (1 - coverage) - 1e-9)
-        warnings.warn(
+        warn(
             f"coverage {coverage:g} needs at least {needed} labels whose class has another one; "
-            f"got {len(y)}, so that every set holds all classes",
-            InputWarning,
-            stacklevel=3,
+            f"got {len(y)}, so that every set holds all classes"
         )
         return torch.ones_like(p, dtype=torch.bool)
     least = own[int(reached.int().argmax())]
@@ -122,15 +115,9 @@ def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, weight: Tensor, coverag
 
 
 def scores_of(y: Tensor, p: Tensor, given: Tensor | None = None) -> Scores:
-    """Measure class probabilities on labelled nodes.
+    """Measure class probabilities p [M, C] on labelled nodes y [M].
 
-    Args:
-        y: The labels.
-        p: The probabilities.
-        given: Number of labels of each class that the predictor had; by default those of ``y``.
-
-    Shapes:
-        y [M], p [M, C], given [C]
+    ``given`` [C] are the numbers of labels that the predictor had; by default those of ``y``.
     """
     from sklearn import metrics
 

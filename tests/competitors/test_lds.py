@@ -10,8 +10,9 @@ from torch_geometric.data import Data
 from graphglow.competitors import lds
 from graphglow.competitors.lds import (
     LDS,
-    DrawnGraph,
     LDSConfig,
+    Recorded,
+    features,
     gradient_factors,
     validation_halves,
 )
@@ -81,7 +82,7 @@ def judged_after(graphs, state=None):
 
     Without autograd's graph of A, which is what LDS does, and what finite differences need.
     """
-    drawn, state = [DrawnGraph(graph) for graph in graphs], state or start()
+    drawn, state = [Recorded(graph) for graph in graphs], state or start()
     if len(drawn) > 1:
         state, _ = MODEL.inner_steps(state, drawn[:-1])
     else:
@@ -99,7 +100,7 @@ def test_a_step_is_that_of_the_dense_formula_and_of_adam(monkeypatch):
         expected = dense_loss(library, graph)
         expected.backward()
         optimizer.step()
-        state, (loss,) = MODEL.inner_steps(state, [DrawnGraph(graph)])
+        state, (loss,) = MODEL.inner_steps(state, [Recorded(graph)])
         torch.testing.assert_close(loss, expected.detach(), rtol=1e-6, atol=0)
     torch.testing.assert_close(state.weights.detach(), library.detach(), rtol=0, atol=1e-6)
 
@@ -122,7 +123,7 @@ def test_the_hypergradient_is_that_of_finite_differences(steps):
 
 def test_every_step_has_a_graph_of_its_own_and_earlier_steps_count_as_constant():
     graphs = [relaxed(k) for k in range(3)]
-    state, _ = MODEL.inner_steps(start(), [DrawnGraph(relaxed())])
+    state, _ = MODEL.inner_steps(start(), [Recorded(relaxed())])
     value, drawn = judged_after(graphs, state)
     left, right = gradient_factors(value, drawn)
     full = left @ right.T
@@ -149,7 +150,7 @@ def test_products_with_features_are_differentiable_twice(sparse):
     v = normal(5, 2, seed=6).requires_grad_()
 
     def gradient(v):
-        out = (matrix @ v).pow(3).sum()
+        out = (features(matrix) @ v).pow(3).sum()
         return torch.autograd.grad(out, v, create_graph=True)[0]
 
     assert torch.autograd.gradcheck(gradient, v)

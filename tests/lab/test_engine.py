@@ -68,7 +68,9 @@ def test_seconds_are_those_of_a_run_for_its_own_experiment(out):
 def test_cells_with_one_learner_train_it_once(out, monkeypatch):
     made = []
     pretrain = runs.pretrain
-    monkeypatch.setattr(runs, "pretrain", lambda *given: made.append(given) or pretrain(*given))
+    monkeypatch.setattr(
+        runs, "pretrain", lambda *given, **more: made.append(given) or pretrain(*given, **more)
+    )
     swept = [cell("graphglow", line=f"{x}", settings={"input_weight": x}) for x in (0.2, 0.4)]
     run(swept, out)
     run([cell("graphglow", line="more", settings={"input_weight": 0.6})], out)

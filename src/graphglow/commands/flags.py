@@ -116,9 +116,12 @@ class GraphFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
-    """Who shares the work; the result is the same."""
+class Running:
+    """What is random, and who computes."""
 
+    seed: int = 0
+    """Seeds the random projections, and --learner untrained."""
+    device: Device = "auto"
     workers: OptionalInt = None
     """Ray workers that share the work, on CPUs; by default this process alone."""
     ray: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="(optional)")] = None
@@ -126,7 +129,7 @@ class Workers:
 
 
 Reading = OmitArgPrefixes[GraphFlags]
-Working = OmitArgPrefixes[Workers]
+Working = OmitArgPrefixes[Running]
 
 
 def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
@@ -151,7 +154,7 @@ def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
 def refuse_beside(flag: str, command: Callable[..., None], **given: Any) -> None:
     """Raise if flags that have no effect beside ``flag`` differ from the command's defaults."""
     default = {name: one.default for name, one in inspect.signature(command).parameters.items()}
-    default |= vars(GraphFlags()) | vars(Workers())
+    default |= vars(GraphFlags()) | vars(Running())
     named = [f"--{name.replace('_', '-')}" for name in given if given[name] != default[name]]
     if named:
         raise InputError(f"{', '.join(named)} has no effect with {flag}: leave it out")

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -38,8 +39,6 @@ def predict(
     saved: flags.OptionalFile = None,
     nodes: flags.OptionalFile = None,
     edges: flags.OptionalFile = None,
-    seed: int = 0,
-    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -65,7 +64,6 @@ def predict(
         edges: Their edges (.csv or .parquet): source and target, ids of old or new nodes, each
             with a new end, and optionally weight. Without it the nodes have no edges, or, where
             the graph was made of nearest neighbours, those to their nearest nodes.
-        seed: Seeds the random projections, and --learner untrained.
     """
     if (target is None) == (saved is None):
         raise InputError("predict needs either --target or --saved")
@@ -73,8 +71,9 @@ def predict(
         raise InputError("--nodes and --edges are of new nodes: they go with --saved")
     if saved is not None:
         split = {"split_file": reading.split_file, "split_seed": reading.split_seed, "save": save}
-        given = {"learner": learner, "labels": labels, "coverage": coverage, "seed": seed}
-        flags.refuse_beside("--saved", predict, **given, **split, **vars(working))
+        given = {"learner": learner, "labels": labels, "coverage": coverage}
+        given |= vars(replace(working, device="auto"))  # which counts here too
+        flags.refuse_beside("--saved", predict, **given, **split)
         if nodes is None or out is None:
             raise InputError("--saved needs --nodes, the new nodes, and --out")
 
@@ -90,7 +89,7 @@ def predict(
     if saved is not None:
         assert out is not None
         with spinner("predicting"):
-            prediction = Prediction.load(saved.expanduser(), str(resolve_device(device)))
+            prediction = Prediction.load(saved.expanduser(), str(resolve_device(working.device)))
             frame = prediction.predict_new_tables(
                 nodes, edges, columns=flags.read_columns(reading.columns),
                 skip_unknown_edges=reading.skip_unknown_edges,
@@ -105,10 +104,7 @@ def predict(
         data, _ = reading.read(target, need_labels=False, draw=False)
     began = time.perf_counter()
     with spinner("predicting"):
-        prediction = predict_graph(
-            data, learner, labels=labels, coverage=coverage, seed=seed, device=device,
-            **vars(working),
-        )  # fmt: skip
+        prediction = predict_graph(data, learner, labels=labels, coverage=coverage, **vars(working))
     seconds = time.perf_counter() - began
     write_each((out, prediction.write), (save, prediction.save))
     found, count = prediction.scores, len(prediction.labelled)
@@ -136,8 +132,8 @@ def predict(
         "out": out,
         "saved": save,
         "learner": learner,
-        "device": resolve_device(device).type,
-        "seed": seed,
+        "device": resolve_device(working.device).type,
+        "seed": working.seed,
     }
     if not json:
         facts |= {"leave_one_out_accuracy": str(prediction.accuracy), "low": None, "high": None}
@@ -158,8 +154,6 @@ def refine(
     min_probability: float = 0.0,
     edges: Literal["auto", "keep", "augment", "prune", "replace"] = "auto",
     top_k: TopK = None,
-    seed: int = 0,
-    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -183,7 +177,6 @@ def refine(
             edges, with their probabilities. auto: keep, augment or replace, by leave-one-out.
         top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
             default as many are kept in all as the graph has, each node's strongest first.
-        seed: Seeds the random projections, and --learner untrained.
     """
     from graphglow.graph import write_graph
     from graphglow.graph.write import TABLES, WRITERS
@@ -201,8 +194,8 @@ def refine(
     with spinner("refining"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "worse|cannot tell|.*are left out", InputWarning)
         refined = refine_graph(  # whose verdict is printed below
-            data, learner, top_k=top_k, min_probability=min_probability, edges=edges, seed=seed,
-            device=device, **vars(working),
+            data, learner, top_k=top_k, min_probability=min_probability, edges=edges,
+            **vars(working),
         )  # fmt: skip
     seconds = time.perf_counter() - began
     if predictions is not None and refined.predict_proba() is None:
@@ -228,7 +221,7 @@ def refine(
         "seconds": seconds,
         "out": out,
         "predictions": predictions,
-        "seed": seed,
+        "seed": working.seed,
     }
     print_facts("Refined graph", facts, json=json)
 
@@ -240,10 +233,9 @@ def audit(
     auditor: flags.AuditorName = "audit",
     suspects: flags.OptionalFile = None,
     missing: flags.OptionalFile = None,
+    duplicates: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
     top: flags.OptionalInt = None,
-    seed: int = 0,
-    device: flags.Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -258,31 +250,34 @@ def audit(
             source, target, probability_real, probability_same_class, against.
         missing: Where to write the pairs without an edge that look most like edges (.csv or
             .parquet).
+        duplicates: Where to write pairs of nodes that may be one thing under two names (.csv or
+            .parquet).
         out: Where to write a page with pictures (.html) that opens offline.
         top: How many missing pairs to write; by default as many as there are edges.
-        seed: Seed of the random numbers that the evidence uses.
     """
     from graphglow.audit import audit as audit_graph
     from graphglow.graph.write import TABLES, write_table
     from graphglow.report import PAGES
     from graphglow.report.explanations import write_audit
 
-    given = [path.expanduser().absolute() for path in (suspects, missing, out) if path is not None]
-    if len(set(given)) < len(given):
-        raise InputError("--suspects, --missing and --out are one file: name different ones")
+    files = [path for path in (suspects, missing, duplicates, out) if path is not None]
+    if len({path.expanduser().absolute() for path in files}) < len(files):
+        raise InputError("Two tables go to one file. Name different ones.")
     new = partial(check_output, overwrite=overwrite, inputs=(target, auditor, reading.split_file))
     suspects = suspects and new(suspects, suffixes=TABLES)
     missing = missing and new(missing, suffixes=TABLES)
+    duplicates = duplicates and new(duplicates, suffixes=TABLES)
     out = out and new(out, suffixes=PAGES)
     with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
     with spinner("auditing"):
-        found = audit_graph(data, auditor, top=top, seed=seed, device=device, **vars(working))
+        found = audit_graph(data, auditor, top=top, **vars(working))
     seconds = time.perf_counter() - began
     write_each(
         (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
         (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
+        (duplicates, lambda path: write_table(found.duplicates, path, "a table of pairs")),
         (out, partial(write_audit, found)),
     )
     facts = {
@@ -299,8 +294,9 @@ def audit(
         "seconds": seconds,
         "suspects": suspects,
         "missing": missing,
+        "duplicates": duplicates,
         "out": out,
-        "seed": seed,
+        "seed": working.seed,
     }
     print_facts("Audit", facts, json=json)
     if not json:

@@ -6,7 +6,7 @@ its docstring in :mod:`graphglow.gnn.backbones`.
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +99,8 @@ PLAIN_GNNS: dict[str, Method] = {
 @dataclass(frozen=True, kw_only=True)
 class MLPConfig(RunConfig):
     """An MLP on the features, or LINKX."""
+
+    least: ClassVar = RunConfig.least | {"num_layers": 1}
 
     hidden: int = 64
     """Width of the hidden layers."""

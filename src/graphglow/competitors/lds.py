@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from graphglow.errors import InputError
 from graphglow.gnn.propagation import drop
 from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
+from graphglow.linalg.rows import transposed
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import RunConfig
 
@@ -28,6 +29,8 @@ class LDSConfig(RunConfig):
     An epoch is ``window`` steps of the GCN, then one step of the edge probabilities, which learn
     from half of the validation nodes; the validation accuracy is that of the other half.
     """
+
+    least: ClassVar = RunConfig.least | {"samples": 1}
 
     epochs: int = 200
     """Epochs, of a window of steps each; the one with the best validation accuracy is kept."""
@@ -69,16 +72,17 @@ class Adam(NamedTuple):
         return Adam(self.weights - rate * (mean / (1 - BETA_1**done)) / root, mean, square, done)
 
 
-class DrawnGraph:
-    """A symmetric constant matrix A whose products are differentiable and remembered.
+class Recorded:
+    """A constant matrix whose products are differentiable as often as needed, and remembered.
 
     LDS uses a graph in products Y = A V only: degrees (V = 1), messages, and the messages of
     backward passes. So a gradient with respect to A is the sum of (d/dY) V^T over its products,
-    two thin factors, and no gradient of size N x N is ever made.
+    two thin factors, and no gradient of size N x N is ever made. Without a ``transpose`` the matrix
+    is symmetric.
     """
 
-    def __init__(self, matrix: SparseMatrix | Tensor) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: SparseMatrix | Tensor, transpose: "Recorded | None" = None) -> None:
+        self.matrix, self.transpose = matrix, transpose or self
         self.products: list[tuple[Tensor, Tensor]] = []
 
     def __matmul__(self, v: Tensor) -> Tensor:
@@ -90,16 +94,23 @@ class DrawnGraph:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, graph: DrawnGraph, v: Tensor) -> Tensor:
+    def forward(ctx: Any, graph: Recorded, v: Tensor) -> Tensor:
         ctx.graph = graph
         return graph.matrix @ v
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.graph @ grads[0]
+        return None, ctx.graph.transpose @ grads[0]
 
 
-def gradient_factors(value: Tensor, graphs: Iterable[DrawnGraph]) -> tuple[Tensor, Tensor]:
+def features(x: SparseMatrix | Tensor) -> Recorded:
+    """Record features, with their transpose."""
+    turned = Recorded(transposed(x))  # type: ignore[arg-type]
+    turned.transpose = Recorded(x, turned)
+    return turned.transpose
+
+
+def gradient_factors(value: Tensor, graphs: Iterable[Recorded]) -> tuple[Tensor, Tensor]:
     """D value / dA summed over all graphs A, as ``left @ right.T``: [N, K] each."""
     products = [product for graph in graphs for product in graph.products]
     left = torch.autograd.grad(value, [product for product, _ in products])
@@ -118,11 +129,11 @@ class LDS(Competitor):
     prediction is the mean over S graphs, the same random numbers every time; its logarithm stands
     for logits.
 
-    Differs from the paper: the S graphs are drawn with one shifted set of numbers (:meth:`logits`);
-    Adam's epsilon stands under the root, as its derivative must exist; F is judged on one further
-    draw, without dropout; whether the GCN is to start anew is asked before a window of tau steps,
-    so that none spans two starts; the weights of the best epoch are kept with theta, and not
-    trained again.
+    Differs from the paper: the S graphs are drawn with one shifted set of numbers
+    (:meth:`fixed_draws`); Adam's epsilon stands under the root, as its derivative must exist; F is
+    judged on one further draw, without dropout; whether the GCN is to start anew is asked before a
+    window of tau steps, so that none spans two starts; the weights of the best epoch are kept with
+    theta, and not trained again.
 
     Shapes:
         theta [N, N], zero but above its diagonal: A_ij = A_ji ~ Ber(theta_ij) for i < j;
@@ -155,20 +166,20 @@ class LDS(Competitor):
     def weights(self) -> list[Tensor]:
         return [self.state.weights, self.theta]
 
-    def graph_of(self, drawn: Tensor) -> DrawnGraph:
+    def graph_of(self, drawn: Tensor) -> Recorded:
         """Make the graph of pairs i < j, in both directions: [2, E]."""
         n, both = self.graph.num_nodes, torch.cat([drawn, drawn.flip(0)], 1)
         row, col = both[:, (both[0] * n + both[1]).argsort()]
         crow = torch.nn.functional.pad(torch.bincount(row, minlength=n).cumsum(0), (1, 0))
         ones = self.state.weights.new_ones(len(row))
-        return DrawnGraph(SparseMatrix.symmetric(crow, col, ones, n))
+        return Recorded(SparseMatrix.symmetric(crow, col, ones, n))
 
-    def draw(self) -> DrawnGraph:
+    def draw(self) -> Recorded:
         """Draw a graph from theta."""
         uniform = torch.empty_like(self.theta).uniform_(generator=self.generator)
         return self.graph_of((uniform < self.theta).nonzero().T)
 
-    def fixed_draws(self) -> Iterator[DrawnGraph]:
+    def fixed_draws(self) -> Iterator[Recorded]:
         """Yield S graphs that are a function of theta and of the fixed numbers u.
 
         Graph s has the pair where (u + s / S) mod 1 < theta: each is a draw from Ber(theta), and
@@ -189,9 +200,7 @@ class LDS(Competitor):
         rows, columns = torch.cat([left, right], 1), torch.cat([right, left], 1)  # [N, 2K]
         self.theta.addmm_(rows, columns.T, alpha=-1).clamp_(0, 1).triu_(1)
 
-    def gcn(
-        self, flat: Tensor, graph: DrawnGraph, x: SparseMatrix | Tensor, mask: Tensor | float = 1.0
-    ) -> Tensor:
+    def gcn(self, flat: Tensor, graph: Recorded, x: Recorded, mask: Tensor | float = 1.0) -> Tensor:
         """Logits of the GCN on D^-1/2 (A + I) D^-1/2: [N, C]."""
         parts = flat.split([math.prod(shape) for shape in self.shapes])  # type: ignore[no-untyped-call]
         first, bias, second, last_bias = map(Tensor.view, parts, self.shapes)
@@ -205,7 +214,7 @@ class LDS(Competitor):
         hidden = torch.relu(propagate(x @ first) + bias) * mask
         return propagate(hidden @ second) + last_bias
 
-    def inner_steps(self, state: Adam, graphs: Iterable[DrawnGraph]) -> tuple[Adam, Tensor]:
+    def inner_steps(self, state: Adam, graphs: Iterable[Recorded]) -> tuple[Adam, Tensor]:
         """Take a step of w on each graph, all in autograd's graph; return the losses before each.
 
         L is the cross-entropy on the training nodes, and an L2 penalty on the first layer.
@@ -214,7 +223,7 @@ class LDS(Competitor):
         state = state._replace(weights=state.weights.detach().requires_grad_())
         for graph in graphs:
             mask = self.dropout.mask(state.weights.new_empty(self.graph.num_nodes, config.hidden))
-            x = drop(self.graph.x, self.dropout)
+            x = features(drop(self.graph.x, self.dropout))
             loss = self.training_loss(self.gcn(state.weights, graph, x, mask))
             first = state.weights[: math.prod(self.shapes[0])]
             losses.append(loss + config.weight_decay / 2 * first.square().sum())
@@ -222,9 +231,9 @@ class LDS(Competitor):
             state = state.step(grad, config.learning_rate)
         return state, torch.stack(losses).detach()
 
-    def outer_loss(self, state: Adam, graph: DrawnGraph) -> Tensor:
+    def outer_loss(self, state: Adam, graph: Recorded) -> Tensor:
         """F: the cross-entropy on the validation nodes that theta learns from."""
-        logits = self.gcn(state.weights, graph, self.graph.x)
+        logits = self.gcn(state.weights, graph, features(self.graph.x))
         return cross_entropy(logits, self.learn, self.graph.y[self.learn])
 
     def train_step(self) -> tuple[Tensor, Tensor]:
@@ -250,7 +259,8 @@ class LDS(Competitor):
     @torch.no_grad()
     def logits(self) -> Tensor:
         """The logarithm of the mean probabilities over S graphs: [N, C]."""
-        draws = (self.gcn(self.state.weights, g, self.graph.x) for g in self.fixed_draws())
+        x = Recorded(self.graph.x)
+        draws = (self.gcn(self.state.weights, g, x) for g in self.fixed_draws())
         total = torch.stack([logits.softmax(1) for logits in draws])
         return total.mean(0).clamp_min(torch.finfo(total.dtype).tiny).log()
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ LEAST = -40.0
 @dataclass(frozen=True, kw_only=True)
 class VGCNConfig(RunConfig):
     """VGCN: how sure the input graph is, how graphs are drawn, and how it is optimised."""
+
+    least: ClassVar = RunConfig.least | {"samples": 1}
 
     hidden: int = 16
     """Width of the GCN's hidden layer."""

@@ -76,8 +76,6 @@ CARRIED = 4  # divides the first round's log-odds, as the second round reads the
 PAIRS = 2**20  # looked up at once
 SEARCHED = (("x", "ax", "aax", "link"), SECOND)
 """Views in which candidates are searched, by round, besides the channels' predictions."""
-MIXED = {"vote": VOTERS, "predictor": CHANNELS}
-"""The channels that the learner's voters mix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +107,7 @@ class GraphEvidence:
     first_calibration: float = 0.0
     """Added to the first round's log-odds; see :func:`calibration`."""
     records: dict[str, Tensor] = field(default_factory=dict)
-    """Label-free measures of the channels in :data:`MIXED`: [V, 4]."""
+    """Label-free measures of the channels in ``MIXED``: [V, 4]."""
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """Features of any pairs, in the order of ``FIRST_EVIDENCE`` or, after the vote, of
@@ -136,47 +134,34 @@ class GraphEvidence:
         round_ = int("vote" in self.channels)
         return self.learner.pair_scores(round_, self.evidence(pairs), self.context)
 
-    def inputs(self, voter: str, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the inputs of ``vote`` or ``predictor`` at nodes [K]; see :func:`vote_inputs`."""
-        channels = [self.channels[name] for name in MIXED[voter]]
-        return vote_inputs(self.graph, channels, self.records[voter], self.context, nodes)
-
 
 def first_round(
     graph: Graph, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
 ) -> GraphEvidence:
     """Compute views and channels of the given graph, and search candidate pairs."""
     views, maps = first_views(graph, generator)
-    channels = first_channels(graph, views)
-    near = [*(views[name] for name in SEARCHED[0]), belief_view(list(channels.values()))]
-    edges = torch.stack([graph.low, graph.high])
-    pairs, search = candidate_pairs(near, edges, map_blocks)
-    scales = {name: moments(views[name]) for name in FIRST}
-    context = first_context(graph, channels, pairs)
-    return GraphEvidence(graph, views, scales, channels, pairs, context, search, maps)
-
-
-def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]:
-    """Compute the channels of ``FIRST_CHANNELS`` over the given graph."""
     link = views["link"]
     ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
-    edges = graph.low, graph.high, graph.weight, graph.num_nodes
-    members = [communities(*edges, resolution=by) for by in RESOLUTIONS]
-    return {
+    ends = graph.low, graph.high, graph.weight, graph.num_nodes
+    members = [communities(*ends, resolution=by) for by in RESOLUTIONS]
+    grouped = [community_channel(graph, member) for member in members]
+    channels = {
         **{name: ridge_channel(graph, views[name]) for name in ("ax", "aax", "diff", "role")},
         "all": ridge_channel(graph, SideBySide.of([views[name] for name in ALL])),
         "x": ridge_channel(graph, graph.features),
         "link": ridge_channel(graph, graph.neighbour_rows if len(graph.low) else None),
         "alink": ridge_channel(graph, unit_unless_short(times(graph.adj, link))),
-        "spectral": max(ranks, key=lambda channel: float(channel.scores[1])),
-        "community": max(
-            (community_channel(graph, member) for member in members),
-            key=lambda channel: float(channel.scores[1]),
-        ),
+        "spectral": max(ranks, key=lambda one: float(one.scores[1])),  # by log-loss
+        "community": max(grouped, key=lambda one: float(one.scores[1])),
         "spread": spread_channel(graph, graph.adj),
         "hidden_x": ridge_channel(graph, hidden_layer(views, ("x",))),
         "hidden_all": ridge_channel(graph, hidden_layer(views, ALL)),
     }
+    near = [*(views[name] for name in SEARCHED[0]), belief_view(list(channels.values()))]
+    pairs, search = candidate_pairs(near, torch.stack([graph.low, graph.high]), map_blocks)
+    scales = {name: moments(views[name]) for name in FIRST}
+    context = first_context(graph, channels, pairs)
+    return GraphEvidence(graph, views, scales, channels, pairs, context, search, maps)
 
 
 def second_round(
@@ -211,11 +196,13 @@ def second_round(
 
 def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> GraphEvidence:
     """Add the vote of all channels, and the second round's candidates behind the first's."""
-    graph, vote = known.graph, absent(known.graph)
-    if len(graph.seen) > 1:
+    graph = known.graph
+    if len(graph.seen) < 2:
+        vote = absent(graph)
+    else:
         assert known.learner is not None
         blocks = torch.split(torch.arange(graph.num_nodes, device=graph.device), AT_ONCE)
-        logits = [known.learner.vote(*known.inputs("vote", block)) for block in blocks]
+        logits = [known.learner.vote(*vote_inputs(known, "vote", block)) for block in blocks]
         vote = sharpened(graph, torch.cat(logits))
     believed = [*(known.channels[name] for name in SECOND_CHANNELS), vote]
     near = [*(known.views[name] for name in SEARCHED[1]), belief_view(believed)]

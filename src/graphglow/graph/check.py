@@ -20,6 +20,7 @@ MADE = ("knn_graph", "knn_table")
 """Set where edges join nearest neighbours: for want of any, or in the package's own tables."""
 OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
 """Attributes of nodes whatever their size: PyG takes a list of length E for one of edges."""
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 SPLITS = ("train", "val", "test")
 MASKS = ("train_mask", "val_mask", "test_mask")
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
@@ -127,10 +128,6 @@ def one_graph(data: object) -> Data:
     return data
 
 
-def _is_integer(tensor: Tensor) -> bool:
-    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
-
-
 def _add_column(data: Data) -> None:
     """Give nodes without features a column of ones: only their edges tell them apart."""
     if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
@@ -168,7 +165,7 @@ def checked_labels(y: object, num_nodes: int, class_names: list[str] | None) -> 
         hint = " (of several labels take one at a time, y = y[:, 0]; one-hot ones are y.argmax(1))"
         got = f"got shape {tuple(y.shape)}{hint if several else ''}"
         raise InputError(f"y must have one label per node ({num_nodes}); {got}")
-    if not _is_integer(y):
+    if y.dtype not in INTEGERS:
         raise InputError(
             f"y must hold integer classes (-1 for unlabelled); got {y.dtype} (of classes "
             "take y.long(); a number to predict must be cut into classes, as pandas.qcut does)"
@@ -191,7 +188,8 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
         raise InputError(f"edge_index must be a tensor; got {type(edges).__name__}")
     shape = tuple(edges.shape)
     _need(len(shape) == 2 and shape[0] == 2, f"edge_index must have shape [2, E]; got {shape}")
-    _need(_is_integer(edges), f"edge_index must hold integers; got {edges.dtype}")
+    integers = edges.dtype in INTEGERS or edges.numel() == 0  # torch takes [] for floats
+    _need(integers, f"edge_index must hold integers; got {edges.dtype}")
     edges = edges.detach().cpu().to(torch.int64)
     outside = edges[(edges < 0) | (edges >= num_nodes)]
     if len(outside):

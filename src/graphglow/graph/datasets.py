@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, download_url, extract_zip
@@ -39,7 +40,6 @@ OGB = "ogb:"
 OGB_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 OGB_NAMES = ("ogbn-arxiv", "ogbn-products")
 """One class per node and one kind of node; the others are of another task."""
-OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 RAW_FILES = {
     "citation": [f"ind.{{0}}.{part}" for part in PLANETOID_PARTS],
@@ -67,40 +67,33 @@ class DatasetInfo(NamedTuple):
     @property
     def description(self) -> str:
         """What it is, how its edges were made and which split it comes with."""
-        drawn = f"; homophily {self.homophily}" if self.kind == "synthetic" else ""
-        edges = "; kNN graph" if self.kind == "table" else drawn
+        made = {"table": "; kNN graph", "synthetic": f"; homophily {self.homophily}"}
         split = "public split" if self.kind == "citation" else "random 50/25/25 split"
-        return f"{self.what}{edges}; {split}"
+        return f"{self.what}{made.get(self.kind, '')}; {split}"
 
     @property
     def needs_data(self) -> bool:
         """Whether files under the data root (or a download) are needed."""
-        return self.kind in ("citation", "social") and self.name != "cora"
+        return self.kind in RAW_FILES and self.name != "cora"
 
     def read(self, data_root: Path) -> Data:
         """The graph, not yet checked; without masks where the split is drawn by a seed."""
         if self.kind in RAW_FILES:
             return read_raw(self.name, self.kind, data_root)
-        if self.kind == "table":
-            return read_table(self.name)
-        seed = [row[0] for row in _ROWS if row[1] == "synthetic"].index(self.name)
+        if self.kind == "table":  # of scikit-learn, with a kNN graph
+            from sklearn import datasets
+            from sklearn.preprocessing import StandardScaler
+
+            table, target = getattr(datasets, f"load_{self.name}")(return_X_y=True)
+            x = torch.from_numpy(StandardScaler().fit_transform(table)).float()
+            y = torch.from_numpy(target).long()
+            return Data(x=x, edge_index=knn_edges(x), y=y, knn_table=True)
         return synthetic_graph(
             num_nodes=self.nodes,
             num_classes=self.classes,
             homophily=self.homophily,
-            seed=seed,
+            seed=[row[0] for row in _ROWS if row[1] == "synthetic"].index(self.name),
         )
-
-
-def read_table(name: str) -> Data:
-    """Make a kNN graph of ``digits``, ``wine`` or ``breast_cancer``, which scikit-learn has."""
-    from sklearn import datasets
-    from sklearn.preprocessing import StandardScaler
-
-    table, target = getattr(datasets, f"load_{name}")(return_X_y=True)
-    x = torch.from_numpy(StandardScaler().fit_transform(table)).float()
-    y = torch.from_numpy(target).long()
-    return Data(x=x, edge_index=knn_edges(x), y=y, knn_table=True)
 
 
 _ROWS = (
@@ -151,14 +144,10 @@ def read_raw(name: str, kind: str, root: Path) -> Data:
             (home / "raw").symlink_to(raw.resolve(), target_is_directory=True)
         with one_sentence(rule), _quiet():
             build: Any = Planetoid if kind == "citation" else LINKXDataset
-            data = _only_fields(build(temporary, name)[0])
+            graph = build(temporary, name)[0]
         if not complete:
             with contextlib.suppress(OSError):  # a root that cannot be written: again next time
                 shutil.copytree(home / "raw", raw, dirs_exist_ok=True)
-    return data
-
-
-def _only_fields(graph: Data) -> Data:
     return Data(**{name: graph[name] for name in FIELDS if graph.get(name) is not None})
 
 
@@ -199,28 +188,7 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
         )
     if name not in pyg.__all__:
         raise InputError(f"PyG has no data set {name!r}{did_you_mean(name, pyg.__all__)}.")
-    build: Any = getattr(pyg, name)
-    arguments = _arguments(given, path)
-    if "root" in inspect.signature(build).parameters:
-        folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
-        arguments["root"] = str(root / "pyg" / folder)
-    with one_sentence(f"PyG cannot build {source}"), _quiet():
-        dataset: Any = build(**arguments)
-        count, graph = len(dataset), dataset[0]
-    if count != 1 or not isinstance(graph, Data):
-        got = f"{count} graphs" if count != 1 else f"a {type(graph).__name__}"
-        raise InputError(
-            f"{source} is {got}. Give one graph with one kind of nodes and edges, for node "
-            "classification."
-        )
-    data = _only_fields(graph)
-    _choose_split(data, split_seed)
-    return data
-
-
-def _arguments(given: str, path: str) -> dict[str, Any]:
-    """``name=Computers,split=random`` as keyword arguments; PyG says which ones it takes."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}  # PyG says which ones it takes
     for item in filter(None, given.split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or key in NOT_SETTABLE:
@@ -230,26 +198,33 @@ def _arguments(given: str, path: str) -> dict[str, Any]:
             )
         words = {"true": True, "false": False}
         arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
-    return arguments
-
-
-def _choose_split(data: Data, seed: int) -> None:
-    """One of several splits, and validation nodes where there are none; ``data.split`` says so."""
+    build: Any = getattr(pyg, name)
+    if "root" in inspect.signature(build).parameters:
+        folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
+        arguments["root"] = str(root / "pyg" / folder)
+    with one_sentence(f"PyG cannot build {source}"), _quiet():
+        dataset: Any = build(**arguments)
+        count, graph = len(dataset), dataset[0]
+    if count != 1 or not isinstance(graph, Data):
+        got = f"{count} graphs" if count != 1 else f"a {type(graph).__name__}"
+        raise InputError(f"{source} is {got}. Give one graph with one kind of nodes and edges.")
+    data = Data(**{name: graph[name] for name in FIELDS if graph.get(name) is not None})
     for name in MASKS:
         mask = data.get(name)
         if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] > 0:
-            data[name] = mask[:, seed % mask.shape[1]]
-            data.split = f"own number {seed % mask.shape[1]}"
+            data[name] = mask[:, split_seed % mask.shape[1]]
+            data.split = f"own number {split_seed % mask.shape[1]}"
     if data.get("train_mask") is None or data.get("val_mask") is not None or data.y.ndim != 1:
-        return
+        return data
     rest = ~data.train_mask & (data.y >= 0)
     pool = (rest if data.get("test_mask") is None else data.train_mask).nonzero()[:, 0]
-    order = torch.randperm(len(pool), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(pool), generator=torch.Generator().manual_seed(split_seed))
     data.val_mask = index_to_mask(pool[order[: max(1, len(pool) // 4)]], len(rest))
     if data.get("test_mask") is None:
         data.test_mask = rest & ~data.val_mask
     data.train_mask = data.train_mask & ~data.val_mask
-    data.split = f"own, validation by seed {seed}"
+    data.split = f"own, validation by seed {split_seed}"
+    return data
 
 
 def read_ogb(source: str, root: Path) -> Data:
@@ -257,8 +232,6 @@ def read_ogb(source: str, root: Path) -> Data:
 
     The raw tables are read: the package ogb would unpickle what it keeps beside them.
     """
-    import pandas as pd
-
     name = source.removeprefix(OGB)
     if name not in OGB_NAMES:
         raise InputError(f"There is no OGB data set {name!r}. Give one of {', '.join(OGB_NAMES)}.")
@@ -274,25 +247,23 @@ def read_ogb(source: str, root: Path) -> Data:
 
     with one_sentence(rule), _quiet():
         if not (folder / "raw").is_dir():
-            _download_ogb(name.removeprefix("ogbn-"), folder)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            packed = name.removeprefix("ogbn-")
+            archive = download_url(OGB_URL.format(packed), str(folder.parent))
+            extract_zip(archive, str(folder.parent))
+            Path(archive).unlink()
+            (folder.parent / packed).rename(folder)
         raw, (split,) = folder / "raw", (folder / "split").iterdir()
         data = Data(
             x=torch.from_numpy(table(raw / "node-feat.csv.gz").astype(np.float32)),
             y=torch.from_numpy(table(raw / "node-label.csv.gz")[:, 0].astype(np.int64)),
             edge_index=torch.from_numpy(table(raw / "edge.csv.gz").T.astype(np.int64)),
+            split="public",
         )
-        for theirs, mask in OGB_SPLITS.items():
+        for theirs, mask in zip(("train", "valid", "test"), MASKS, strict=True):
             index = table(split / f"{theirs}.csv.gz")[:, 0]
             data[mask] = mask_from(index, len(data.y), f"{theirs} of {name}")
     return data
-
-
-def _download_ogb(name: str, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    archive = Path(download_url(OGB_URL.format(name), str(folder.parent)))
-    extract_zip(str(archive), str(folder.parent))
-    archive.unlink()
-    (folder.parent / name).rename(folder)
 
 
 def synthetic_graph(
@@ -307,18 +278,10 @@ def synthetic_graph(
 ) -> Data:
     """Draw a graph in which the share ``homophily`` of the edges joins nodes of one class.
 
-    Edges are drawn uniformly from the pairs within classes and from those across. Time and memory
-    are O(N D + E).
-
-    Args:
-        num_nodes: N, at least two per class; the classes have equal sizes, up to one.
-        num_classes: C, at least 2.
-        num_features: D.
-        homophily: The share of edges within a class, in [0, 1], exact up to one edge.
-        average_degree: 2 E / N; at most half of the pairs within or across classes can be edges.
-        feature_noise: Standard deviation of the noise around the class centroids, which are
-            themselves drawn from a unit normal.
-        seed: Fixes everything.
+    Classes have equal sizes, up to one, and at least two nodes. Edges are drawn uniformly from the
+    pairs within classes and from those across, at most half of them. Features are the class
+    centroids, drawn from a unit normal, and noise of the standard deviation ``feature_noise``. Time
+    and memory are O(N D + E).
 
     Shapes:
         x [N, D], y [N], edge_index [2, 2 E] with both directions of each edge
@@ -327,8 +290,7 @@ def synthetic_graph(
     at_least("num_features", num_features, 1)
     number("homophily", homophily, 0, 1)
     number("feature_noise", feature_noise, 0, LARGEST_RATE)
-    if num_nodes < 2 * num_classes:
-        least = 2 * num_classes
+    if num_nodes < (least := 2 * num_classes):
         raise InputError(f"num_nodes must be at least two per class ({least}); got {num_nodes}")
     if not 2 <= num_nodes * average_degree <= num_nodes * (num_nodes - 1):
         raise InputError(
@@ -351,11 +313,8 @@ def synthetic_graph(
     y = y[torch.randperm(num_nodes, generator=generator)]
     centroid = torch.randn(num_classes, num_features, generator=generator)
     noise = torch.randn(num_nodes, num_features, generator=generator)
-    pairs = [
-        _pairs(y, num_classes, count, same, generator)
-        for count, same in ((within, True), (across, False))
-    ]
-    low, high = torch.cat(pairs, dim=1)  # [E], [E]
+    inside = _pairs(y, num_classes, within, True, generator)
+    low, high = torch.cat([inside, _pairs(y, num_classes, across, False, generator)], dim=1)  # [E]
     edge_index = torch.stack([torch.cat([low, high]), torch.cat([high, low])])
     return Data(x=centroid[y] + feature_noise * noise, edge_index=edge_index, y=y)
 
@@ -400,7 +359,9 @@ def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:
         raise InputError(f"Deleting {gone} of {len(known)} edges leaves none. Lower the ratio.")
     drawn = torch.randperm(len(known), generator=generator)[:gone]
     u, v = data.edge_index
-    return _with_edges(data, ~torch.isin(_pair_keys(u, v, int(data.num_nodes)), known[drawn]))
+    keys = _pair_keys(u, v, int(data.num_nodes))
+    kept, weight = ~torch.isin(keys, known[drawn]), data.get("edge_weight")
+    return _with_edges(data, data.edge_index[:, kept], None if weight is None else weight[kept])
 
 
 def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
@@ -426,12 +387,9 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
         new = torch.tensor(list(dict.fromkeys(new.tolist())))  # each once, in the order they came
     low, high = new[:wanted] // num_nodes, new[:wanted] % num_nodes
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])])
-    changed = _with_edges(data, torch.ones(data.num_edges, dtype=torch.bool))
-    changed.edge_index = torch.cat([changed.edge_index, both], dim=1)
-    if (weight := changed.get("edge_weight")) is not None:
-        usual = weight.new_full((2 * wanted,), float(weight.mean()))
-        changed.edge_weight = torch.cat([weight, usual])
-    return changed
+    if (weight := data.get("edge_weight")) is not None:
+        weight = torch.cat([weight, weight.new_full((2 * wanted,), float(weight.mean()))])
+    return _with_edges(data, torch.cat([data.edge_index, both], dim=1), weight)
 
 
 def shuffle_features(data: Data, ratio: float, *, seed: int) -> Data:
@@ -466,10 +424,10 @@ def _edge_keys(data: Data) -> Tensor:
     return low.long() * int(data.num_nodes) + high
 
 
-def _with_edges(data: Data, kept: Tensor) -> Data:
-    """A copy with the ``kept`` edges [E] of bool and their weights; other values of edges go."""
+def _with_edges(data: Data, edges: Tensor, weight: Tensor | None) -> Data:
+    """A copy with other edges and weights; other values of edges go."""
     changed = without_edges(data.clone())
-    changed.edge_index = data.edge_index[:, kept]
-    if data.get("edge_weight") is not None:
-        changed.edge_weight = data.edge_weight[kept]
+    changed.edge_index = edges
+    if weight is not None:
+        changed.edge_weight = weight
     return changed

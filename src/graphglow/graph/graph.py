@@ -105,11 +105,10 @@ def finite_float(x: Tensor) -> Tensor:
 
 
 def _present(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of each entry that is not zero: [E], [E]."""
+    """Row and column of each entry that is not zero, of a dense or coalesced x: [E], [E]."""
     if x.layout == torch.strided:
         row, col = x.nonzero(as_tuple=True)
         return row, col
-    x = x.to_sparse().coalesce()
     row, col = x.indices()[:, x.values() != 0]
     return row, col
 
@@ -260,7 +259,7 @@ class Graph:
         if self.weight is not None:
             low, high = self.low.long(), self.high.long()
             place = torch.cat([low * self.num_nodes + high, high * self.num_nodes + low]).argsort()
-            values = self.weight.float().repeat(2)[place]
+            values = self.weight.to(values.dtype).repeat(2)[place]
         total = values.new_zeros(self.num_nodes).index_add_(0, row, values.pow(norm))
         return self.neighbours.with_values(values / total.pow(1 / norm).clamp_min(1e-12)[row])
 
@@ -325,14 +324,12 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
     counts = [len(part) for part in parts if isinstance(part, Tensor)] + [data.get("num_nodes")]
     if not counts[0]:
         raise InputError("a graph must have nodes: give x, y or num_nodes; got none")
-    num_nodes = int(counts[0])
+    num_nodes, names = int(counts[0]), data.get("class_names")
     edges, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     weight = None if weight is None else weight.to(device)
     low, high, weight = undirected_edges(edges.to(device), weight, num_nodes)
-    y = torch.full((num_nodes,), -1)
-    if data.y is not None:
-        y = checked_labels(data.y, num_nodes, None)
-    nodes = {}
+    y, nodes = torch.full((num_nodes,), -1), {}
+    y = y if data.y is None else checked_labels(data.y, num_nodes, None)
     for name in MASKS:
         mask = data.get(name)
         if mask is None:
@@ -348,7 +345,7 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
         weight=weight,
         y=y.to(device),
         **nodes,
-        num_classes=max(int(y.max()) + 1, len(data.get("class_names") or ())),
+        num_classes=max(int(y.max()) + 1, len(names or ())),
         name=str(data.get("name", "graph")),
     )
 
@@ -392,13 +389,9 @@ def _symmetrically_normalised(pattern: sp.csr_array, like: Tensor) -> SparseMatr
 def normalised_adjacency(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
 ) -> SparseMatrix:
-    """Build ``D^-1/2 (A + I) D^-1/2`` of the undirected graph, on the device of ``edge_index``.
+    """Build ``D^-1/2 (A + I) D^-1/2`` of the undirected graph: [2, E], [E] or None -> [N, N].
 
-    Both directions of an edge count as one, duplicates too (the largest weight holds), an edge of
-    weight 0 is none, and self-loops of the input are replaced by those of ``I``.
-
-    Shapes:
-        edge_index [2, E], edge_weight [E] or None -> [N, N] with N + 2 M entries, M <= E
+    Self-loops of the input are replaced by those of ``I``.
     """
     return adjacency_of(*undirected_edges(edge_index, edge_weight, num_nodes), num_nodes)
 
@@ -424,7 +417,7 @@ def adjacency_of(low: Tensor, high: Tensor, weight: Tensor | None, num_nodes: in
 def undirected_edges(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Each edge once, as ``low < high``, sorted, with its largest weight (float64).
+    """Each edge once, as ``low < high``, sorted, with its largest weight (float64); 0 is no edge.
 
     Shapes:
         edge_index [2, E], edge_weight [E] or None -> low [M], high [M], weight [M] or None

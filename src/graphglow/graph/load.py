@@ -64,7 +64,7 @@ def load_graph(
     split_file: str | Path | None = None,
     split_seed: int = 0,
 ) -> Data:
-    """Load a graph from anywhere, checked and completed (see :func:`check_graph`).
+    """Load a graph from anywhere, checked and completed (:func:`check_graph`).
 
     Args:
         source: A name in ``DATASETS``; ``"ogb:ogbn-arxiv"``; a class path such as

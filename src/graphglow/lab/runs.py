@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,20 +74,20 @@ def make_plan(
             known.setdefault(key_of(row), []).append(row)
     plan, missing = Plan([], [], {}), dict[tuple[Any, ...], list[Row]]()
     for facts, run in asked:
-        count, key = plan.counts.setdefault(facts["experiment"], Counter()), key_of(facts)
+        counts, key = plan.counts.setdefault(facts["experiment"], Counter()), key_of(facts)
         ended = known.get(key, [])
         mine = [r for r in ended if all(r[n] == facts[n] for n in ("experiment", "cell"))]
         if mine:
-            count["failed" if mine[-1].get("error") else "done"] += 1
+            counts["failed" if mine[-1].get("error") else "done"] += 1
         elif ended:
             plan.copies.append(ended[-1] | facts)
-            count["copied"] += 1
+            counts["copied"] += 1
         else:
             if key not in missing:
                 missing[key] = []
                 plan.jobs.append((run, missing[key]))
             missing[key].append(facts)
-            count["missing"] += 1
+            counts["missing"] += 1
     return plan
 
 
@@ -206,11 +207,19 @@ CPU_SECONDS, GPU_SECONDS = 1e-7, 3e-10
 """Of an epoch of pre-training, by nodes x pivots x refinements: one core, and an H200."""
 
 
-def pretrained(data_root: Path | None, wanted: Pretraining) -> tuple[Pretraining, Learner]:
+def pretrained(
+    data_root: Path | None, wanted: Pretraining, progress: Progress = no_progress
+) -> tuple[Pretraining, Learner]:
     """Pre-train on the sources; return the learner beside what was asked for."""
     graphs = [load_with_split(name, data_root) for name in wanted.sources]
-    began = time.perf_counter()
-    learner: Learner = pretrain(graphs, wanted.config)
+    began, number = time.perf_counter(), count(1)
+    what, config = f"pre-training on {' + '.join(wanted.sources)}", wanted.config
+    if isinstance(config, EvidencePretrainConfig):
+        heard: dict[str, Any] = {"on_progress": lambda stage, *done: progress(what, *done)}
+    else:
+        most = config.episodes * config.epochs * len(graphs)
+        heard = {"on_epoch": lambda epoch: progress(what, next(number), most)}
+    learner: Learner = pretrain(graphs, config, **heard)
     learner.provenance["seconds"] = time.perf_counter() - began
     learner.provenance["splits"] = [split_of(name) for name in wanted.sources]
     learner.provenance["provenance"] = provenance()
@@ -329,12 +338,14 @@ def run_cells(
     if any(run.cell.timed for run in runs):
         config = replace(config, workers=1)
     lacking = missing_learners(plan, out)
-    with closing(mapped(pretrained, data_root, lacking, config)) as made:
+    here = config.ray is None and config.workers in (None, 1)  # else others pre-train
+    train = partial(pretrained, progress=progress) if here else pretrained
+    with closing(mapped(train, data_root, lacking, config)) as made:
         for number, (one, learner) in enumerate(made, 1):
             file = one.file(out)
             file.parent.mkdir(parents=True, exist_ok=True)
             learner.save(file)
-            progress(f"pre-trained on {' + '.join(one.sources)}", number, len(lacking))
+            progress(f"learner of {' + '.join(one.sources)}", number, len(lacking))
     wanted = dict.fromkeys(run.pretraining for run in runs if run.pretraining)
     learners = {one: load_learner(one.file(out)) for one in wanted}
     known = data_root, learners, config.workers or 1

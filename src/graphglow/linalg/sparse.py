@@ -142,14 +142,9 @@ def dots(rows: Tensor, pairs: Tensor) -> Tensor:
     return products
 
 
-def is_edge(links: SparseMatrix, pairs: Tensor) -> Tensor:
+def is_edge(links: SparseMatrix, pairs: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     """Return whether the two are joined: [2, M] -> [M] of bool."""
-    return _linked(links, pairs[0], pairs[1])
-
-
-def _linked(links: SparseMatrix, a: Tensor, b: Tensor) -> Tensor:
-    """[M], [M] -> [M] of bool."""
-    keys = links.keys
+    keys, (a, b) = links.keys, pairs
     if len(keys) == 0:
         return torch.zeros_like(a, dtype=torch.bool)
     wanted = a.long() * links.shape[1] + b
@@ -158,26 +153,25 @@ def _linked(links: SparseMatrix, a: Tensor, b: Tensor) -> Tensor:
 
 
 def common(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
-    """Return the sum of weights of the neighbours that both have: [N, K], [2, M] -> [M, K]."""
+    """Return the sum of weights of the neighbours that both have: [N, K], [2, M] -> [M, K].
+
+    On a CPU SciPy merges two short rows of neighbours.
+    """
     if pairs.is_cuda:
         return _looked_up(links, weights, pairs)
-    light = _degrees(links, pairs).amax(0) <= LIGHT
+    light = links.crow.diff()[pairs.long()].amax(0) <= LIGHT
+    parts = (links.values.numpy(), links.col.numpy(), links.crow.numpy())
+    matrix = sp.csr_array(parts, shape=links.shape)
+    u, v = pairs[:, light].numpy()
     found = weights.new_empty(pairs.shape[1], weights.shape[1])
-    found[light] = _merged(links, weights, pairs[:, light])
+    found[light] = torch.from_numpy(matrix[u].multiply(matrix[v]).tocsr() @ weights.numpy())
     found[~light] = _looked_up(links, weights, pairs[:, ~light])
     return found
 
 
-def _merged(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
-    parts = (links.values.numpy(), links.col.numpy(), links.crow.numpy())
-    matrix = sp.csr_array(parts, shape=links.shape)
-    both = matrix[pairs[0].numpy()].multiply(matrix[pairs[1].numpy()]).tocsr()
-    return torch.from_numpy(both @ weights.numpy())
-
-
 def _looked_up(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
     """Look up the neighbours of the end that has fewer among the other's, some pairs at a time."""
-    counts = _degrees(links, pairs).long()
+    counts = links.crow.diff().long()[pairs.long()]
     here, there = torch.where(counts[0] <= counts[1], pairs, pairs.flip(0))
     counts = counts.amin(0)
     found = weights.new_zeros(len(counts), weights.shape[1])
@@ -190,7 +184,7 @@ def _looked_up(links: SparseMatrix, weights: Tensor, pairs: Tensor) -> Tensor:
         entry = torch.arange(before, before + len(pair), device=pairs.device)
         entry += (links.crow[here] - (ends - counts))[pair]
         neighbour = links.col[entry]
-        hit = _linked(links, there[pair], neighbour).nonzero()[:, 0]
+        hit = is_edge(links, (there[pair], neighbour)).nonzero()[:, 0]
         found.index_add_(0, pair[hit], weights[neighbour[hit]])
         start, before = stop, before + len(pair)
     return found
@@ -206,26 +200,22 @@ def between(links: SparseMatrix, chosen: Tensor, pairs: Tensor, total: Tensor) -
         chosen [N, C + 1], -1 behind the last; total [M] -> [M, 2]
     """
     step = max(1, LOOKUPS[pairs.device.type] // chosen.shape[1] ** 2)
-    blocks = zip(torch.split(pairs, step, 1), torch.split(total, step), strict=True)
-    found = [_between(links, chosen, *block) for block in blocks]
-    return torch.cat([total.new_zeros(0, 2), *found])
-
-
-def _between(links: SparseMatrix, chosen: Tensor, pairs: Tensor, total: Tensor) -> Tensor:
-    ends = []
-    for this, other in (pairs, pairs.flip(0)):
-        some = chosen[this]  # [M, C + 1]
-        usable = (some >= 0) & (some != other[:, None])
-        ends.append((some, usable & (usable.cumsum(1) < chosen.shape[1])))
-    (a, a_usable), (b, b_usable) = ends
-    a, b = a[:, :, None], b[:, None, :]
-    usable = a_usable[:, :, None] & b_usable[:, None, :] & (a != b)  # [M, C + 1, C + 1]
-    hits = _linked(links, a.expand_as(usable).flatten(), b.expand_as(usable).flatten())
-    degree = links.crow.diff().float()
-    likely = (degree[a] * degree[b] / total[:, None, None]).clamp_max(1)
-    both = torch.stack([hits.view_as(usable).float(), likely], -1) * usable[..., None]
-    # one after another: where a value stands in a table of quantiles hangs on its last bit
-    return sum(both.flatten(1, 2).unbind(1), total.new_zeros(len(total), 2))
+    degree, found = links.crow.diff().float(), [total.new_zeros(0, 2)]
+    for some, expected in zip(torch.split(pairs, step, 1), torch.split(total, step), strict=True):
+        ends = []
+        for this, other in (some, some.flip(0)):
+            near = chosen[this]  # [M, C + 1]
+            usable = (near >= 0) & (near != other[:, None])
+            ends.append((near, usable & (usable.cumsum(1) < chosen.shape[1])))
+        (a, a_usable), (b, b_usable) = ends
+        a, b = a[:, :, None], b[:, None, :]
+        usable = a_usable[:, :, None] & b_usable[:, None, :] & (a != b)  # [M, C + 1, C + 1]
+        hits = is_edge(links, (a.expand_as(usable).flatten(), b.expand_as(usable).flatten()))
+        likely = (degree[a] * degree[b] / expected[:, None, None]).clamp_max(1)
+        both = torch.stack([hits.view_as(usable).float(), likely], -1) * usable[..., None]
+        # one after another: where a value stands in a table of quantiles hangs on its last bit
+        found.append(sum(both.flatten(1, 2).unbind(1), expected.new_zeros(len(expected), 2)))
+    return torch.cat(found)
 
 
 def hop_cosines(
@@ -261,7 +251,3 @@ def _cosine(a: Tensor, b: Tensor) -> Tensor:
     one, other = (torch.linalg.vector_norm(rows, dim=1).clamp_min_(SHORTEST) for rows in (a, b))
     cosine: Tensor = torch.linalg.vecdot(a, b) / (one * other)
     return cosine
-
-
-def _degrees(links: SparseMatrix, nodes: Tensor) -> Tensor:
-    return links.crow[nodes + 1] - links.crow[nodes]
