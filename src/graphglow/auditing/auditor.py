@@ -241,15 +241,19 @@ class Auditor(nn.Module):
         There must be edges, and pairs without one. Node i of the graph is ``order[i]`` in the
         findings, or i without an order.
         """
+        generator = torch.Generator().manual_seed(seed)
         edges = torch.stack([graph.low.long(), graph.high.long()])
-        first, second, scores = self.look_twice(graph, seed, map_blocks)
-        share = self.false_share(first, edges, torch.Generator().manual_seed(seed))
+        inputs = build_pair_inputs(graph, generator)
+        first = Look(inputs, build_reference_tables(inputs, generator))
+        scores = self.scores(first, edges, map_blocks)
+        kept = scores.argsort()[int(DOUBTED * len(scores)) :].sort().values
+        cleaned = without_edges(inputs, kept, generator)
+        second = Look(cleaned, build_reference_tables(cleaned, generator))
+        scores = (scores + self.scores(second, edges, map_blocks)) / 2
+        share = self.false_share(first, edges, generator)
         log_odds = self.slope * scores
         shift = shift_to(log_odds, share.estimate)
-        pairs = edges[:, :0]
-        if missing:
-            generator = torch.Generator().manual_seed(seed)
-            pairs = missing_candidates(first.inputs, generator, map_blocks)
+        pairs = missing_candidates(inputs, generator, map_blocks) if missing else edges[:, :0]
         pair_log_odds = self.scores(first, pairs, map_blocks, missing=True)
         order = torch.arange(graph.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
@@ -258,20 +262,6 @@ class Auditor(nn.Module):
             (first, second), edges[:, place], (log_odds + shift)[place], pairs, pair_log_odds,
             share, shift, order,
         )  # fmt: skip
-
-    def look_twice(
-        self, graph: Graph, seed: int, map_blocks: MapBlocks = map_blocks
-    ) -> tuple[Look, Look, Tensor]:
-        """Return both looks at a graph, and the mean scores of its edges: [M]."""
-        edges = torch.stack([graph.low.long(), graph.high.long()])
-        generator = torch.Generator().manual_seed(seed)
-        inputs = build_pair_inputs(graph, generator)
-        first = Look(inputs, build_reference_tables(inputs, generator))
-        scores = self.scores(first, edges, map_blocks)
-        kept = scores.argsort()[int(DOUBTED * len(scores)) :].sort().values
-        inputs = without_edges(inputs, kept, generator)
-        second = Look(inputs, build_reference_tables(inputs, generator))
-        return first, second, (scores + self.scores(second, edges, map_blocks)) / 2
 
     def scores(
         self,
