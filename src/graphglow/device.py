@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -114,16 +114,8 @@ Block = TypeVar("Block")
 Result = TypeVar("Result")
 
 
-class MapBlocks(Protocol):
-    """:func:`map_blocks`, or a partial of it that knows the workers of a job."""
-
-    def __call__(
-        self,
-        function: Callable[[Shared, Block], Result],
-        shared: Shared,
-        blocks: Iterable[Block],
-        /,
-    ) -> Iterator[Result]: ...
+MapBlocks = Callable[..., Iterator[Any]]
+""":func:`map_blocks`, or a partial of it that knows the workers of a job."""
 
 
 def map_blocks(

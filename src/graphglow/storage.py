@@ -118,7 +118,7 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
 def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote; refuse other kinds, and what has changed since."""
     kind = " or ".join(kinds)
-    path = existing_file(path, f"the {kind} file")
+    path = Path(path)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
@@ -136,6 +136,8 @@ def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict
         return tensors, meta
     except InputError:
         raise
+    except FileNotFoundError as error:
+        raise InputError(f"the {kind} file must exist; got {path}") from error
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated"

@@ -190,13 +190,13 @@ def _over_refined(
     unseen = len(graph.val) == 0  # then training nodes say when to stop
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     seen = graph.with_labels(val=graph.train) if unseen else graph
-    trained: dict[float, dict[str, Any]] = {}
+    balanced, trained = config.class_weight == "balanced", dict[float, dict[str, Any]]()
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         for weight in weights:
             run = config.run(weight)
-            task = GNNTask(seen, config.hidden, run, given=structure, balanced=config.balanced)
+            task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
             trained[weight] = {
