@@ -300,10 +300,14 @@ class TransferResult(RunResult):
             config = TransferConfig(**settings)
             hidden, graph = config.hidden, with_known_classes(graph, data)
             learner: Learner = EvidenceLearner.from_tensors(weights, meta["learner"], path)
+            nodes = refined["edge_index"]
         else:
             config = PaperConfig(**settings)
             learner = StructureLearner.from_tensors(weights, meta["learner"], path)
-            hidden = learner.config.embedding_size
+            hidden, nodes = learner.config.embedding_size, tensors["pivots"]
+        inside = not nodes.numel() or 0 <= int(nodes.min()) <= int(nodes.max()) < graph.num_nodes
+        if not inside or len(tensors["logits"]) != graph.num_nodes:
+            raise InputError(f"{path} must hold nodes of its own graph; got others")
         if "spectral" in tensors:
             graph = graph.with_x(tensors["spectral"])
         gnn = build_gnn(config, graph, hidden, torch.Generator())

@@ -44,11 +44,9 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
     path = Path(path)
     with _writable(path):
         if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "no regular file"
-            raise InputError(f"{path} is {what}: name a file to write")
+            raise InputError(f"{path} is no regular file: name a file to write")
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-        check_folder(path)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")
         temporary.touch(exist_ok=False)  # with the permissions of any new file
         try:
@@ -58,17 +56,6 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def check_folder(path: Path) -> None:
-    """Raise unless the folder of ``path`` exists, since a mistyped one is never made."""
-    folder = path.absolute().parent
-    try:
-        folder.stat()
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path} cannot be written: there is no folder {folder}; make it first"
-        ) from error
 
 
 def append_line(path: str | Path, line: str) -> None:

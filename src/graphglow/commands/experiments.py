@@ -72,18 +72,11 @@ def demo(
     print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
     before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
-    sentences = [
-        *headline(result),
+    sentence = (
         f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
-        f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the "
-        f"injected edges and {percent(refined.dropped_own)} of its own.",
-    ]
-    if refined.audit_auc is not None:
-        sentences.append(
-            "Its audit, without labels, tells injected edges from others with an AUC of "
-            f"{refined.audit_auc:.3f}."
-        )
-    print_text("\n".join(sentences))
+        f"{before} of the input's do."
+    )
+    print_text("\n".join([*headline(result), sentence]))
     print_text(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")
 
 
@@ -153,10 +146,8 @@ def compare(
     from graphglow.compare import compare as compare_methods
     from graphglow.lab.open_methods import METHOD_TITLES
 
-    if methods == ():
-        raise InputError(f"--methods needs names: {', '.join(METHOD_TITLES)}")
     for method in methods or ():
-        one_of("--methods", method, tuple(METHOD_TITLES))
+        one_of("--methods", method, METHOD_TITLES)
     with spinner(f"loading {target}"):
         data, _ = reading.read(target, tell_split=False)  # other splits are drawn
     with progress_bar() as move:
@@ -165,11 +156,10 @@ def compare(
             device=device, progress=move,
         )  # fmt: skip
     if json:
-        facts = {"command": "compare", "target": data.name, "how": table.how, "seed": seed}
-        facts |= {"recommended": table.recommended.method, "majority": table.majority}
-        lines = [line._asdict() | {"basis": line.basis} for line in table.lines]
-        facts |= {"lines": lines, "failed": table.failed, "verdict": table.verdict}
-        return print_json(facts)
+        facts = {"command": "compare", "target": data.name, "seed": seed, **vars(table)}
+        facts["lines"] = [line._asdict() | {"basis": line.basis} for line in table.lines]
+        recommended = table.recommended.method
+        return print_json(facts | {"recommended": recommended, "verdict": table.verdict})
     for method, why in table.failed.items():
         print_note(f"{METHOD_TITLES[method]} could not run: {why}")
     print_text(f"{data.name}\n{table!r}")
