@@ -74,7 +74,8 @@ def demo(
     before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
     sentence = (
         f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
-        f"{before} of the input's do."
+        f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the "
+        f"injected edges and {percent(refined.dropped_own)} of its own."
     )
     print_text("\n".join([*headline(result), sentence]))
     print_text(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")
