@@ -1,6 +1,5 @@
 """What a training returns: predictions and, for a transfer, the learned graph; saved and loaded."""
 
-from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,12 +49,14 @@ SHOWN = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RunResult(ABC):
+class RunResult:
     """A model trained on one graph, by ``transfer`` or ``fit``, at its best epoch.
 
     Accuracies are None where the graph has no such nodes. ``logits`` are [N, C].
     """
 
+    method: str
+    backbone: str | None
     data: Data
     graph: Graph
     config: RunConfig
@@ -68,10 +69,6 @@ class RunResult(ABC):
     def __repr__(self) -> str:
         facts = {name: fact for name, fact in self.summary().items() if name in SHOWN}
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in facts.items())})"
-
-    @abstractmethod
-    def _method_facts(self) -> dict[str, Any]:
-        """``method``, ``backbone`` and further facts of the method, for the summary."""
 
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
@@ -142,7 +139,8 @@ class RunResult(ABC):
             "train_seconds": self.train_seconds,
             "total_seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
-            **self._method_facts(),
+            "method": self.method,
+            "backbone": self.backbone,
             "device": self.graph.device.type,
             "seed": self.config.seed,
         }
@@ -195,28 +193,15 @@ class TransferResult(RunResult):
             return last_refinement(*parts).latent
 
     @property
-    def method(self) -> str:
-        if isinstance(self.learner, EvidenceLearner):
-            return "evidence" if self.learner.provenance.get("trained") else "untrained"
-        config = self.learner.config
-        if not config.weighted:
-            return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
-        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
-
-    @property
     def best_epoch(self) -> Epoch:
         """The epoch whose weights were kept."""
         return best_epoch(self.history, self.least_accuracy)
 
-    def _method_facts(self) -> dict[str, Any]:
-        names = ("method", "input_weight", "chosen_by", "verdict")
-        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        facts["backbone"] = self.config.backbone
-        if isinstance(self.learner, StructureLearner):
-            delta = self.learner.config.delta
-            return facts if delta == "truncate" else facts | {"delta": delta}
-        assert self.edges is not None
-        return facts | {"refined_edges_in_training": self.edges.edge_index.shape[1] // 2}
+    def summary(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in ("input_weight", "chosen_by", "verdict")}
+        if self.edges is not None:
+            facts["refined_edges_in_training"] = self.edges.edge_index.shape[1] // 2
+        return super().summary() | facts
 
     @property
     def verdict(self) -> str:
@@ -316,6 +301,8 @@ class TransferResult(RunResult):
         run["against_input"] = against and Comparison(*against)
         run["history"] = [Epoch(*row) for row in run["history"]]
         return cls(
+            method=method_under(learner),
+            backbone=config.backbone,
             data=data,
             graph=graph,
             config=config,
@@ -327,6 +314,16 @@ class TransferResult(RunResult):
             logits=tensors["logits"],
             **run,
         )
+
+
+def method_under(learner: Learner) -> str:
+    """Name the method that a transfer under a learner is, as in tables."""
+    if isinstance(learner, EvidenceLearner):
+        return "evidence" if learner.provenance.get("trained") else "untrained"
+    config = learner.config
+    if not config.weighted:
+        return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
+    return "graphglow" if learner.provenance.get("trained") else "random-theta"
 
 
 def with_known_classes(graph: Graph, data: Data) -> Graph:

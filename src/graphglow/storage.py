@@ -44,7 +44,7 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
     path = Path(path)
     with _writable(path):
         if path.exists() and not path.is_file():
-            raise InputError(f"{path} is no regular file: name a file to write")
+            raise InputError(f"{path} is a folder or device: name a file to write")
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")

@@ -44,7 +44,7 @@ from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
-from graphglow.result import RefinedEdges, TransferResult, with_known_classes
+from graphglow.result import RefinedEdges, TransferResult, method_under, with_known_classes
 from graphglow.scores import compare_accuracies
 from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.storage import Checkpoint
@@ -120,6 +120,8 @@ def transfer(
     before = 0.0 if checkpoint is None else checkpoint.seconds_before
     trained["train_seconds"] += before
     result = TransferResult(
+        method=method_under(chosen),
+        backbone=config.backbone,
         data=data,
         config=config,
         seconds=time.perf_counter() - began + before,

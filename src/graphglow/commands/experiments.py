@@ -147,6 +147,8 @@ def compare(
     from graphglow.compare import compare as compare_methods
     from graphglow.lab.open_methods import METHOD_TITLES
 
+    if methods == ():
+        raise InputError(f"--methods needs names: {', '.join(METHOD_TITLES)}")
     for method in methods or ():
         one_of("--methods", method, METHOD_TITLES)
     with spinner(f"loading {target}"):

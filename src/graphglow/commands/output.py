@@ -206,12 +206,14 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None]"]:
+def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None] | None"]:
     """Yield an ``on_epoch`` that moves a bar of ``epochs``, from the start again for each GNN."""
+    if not interactive():
+        yield None
+        return
     with progress_bar() as move:
-
-        def on_epoch(epoch: "Epoch") -> None:
-            what = f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}"
-            move(what, epoch.epoch, epochs)
-
-        yield on_epoch
+        yield lambda epoch: move(
+            f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}",
+            epoch.epoch,
+            epochs,
+        )
