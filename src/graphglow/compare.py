@@ -181,8 +181,8 @@ def compare(
         correct, tested = entry.scores.argmax(1) == split.y, split.test_mask & (split.y >= 0)
         right[method][number, tested] = correct[tested].float()
         entries[method].append(entry)
-        p = entry.scores if method in POOL else entry.scores.softmax(1)
-        quality[method].append(scores_of(split.y[tested], p[tested]))
+        chances = entry.scores if method in POOL else entry.scores.softmax(1)
+        quality[method].append(scores_of(split.y[tested], chances[tested]))
     progress("done", len(jobs), len(jobs))
     means = {m: float(right[m].double().nanmean(1).mean()) for m in methods if m not in failed}
     if not means:
