@@ -224,7 +224,7 @@ class LDS(Competitor):
         config, losses = self.config, []
         state = state._replace(weights=state.weights.detach().requires_grad_())
         for graph in graphs:
-            mask = self.dropout.mask(state.weights.new_empty(self.graph.num_nodes, config.hidden))
+            mask = drop(state.weights.new_ones(self.graph.num_nodes, config.hidden), self.dropout)
             x = features(drop(self.graph.x, self.dropout))
             loss = self.training_loss(self.gcn(state.weights, graph, x, mask))
             first = state.weights[: math.prod(self.shapes[0])]
