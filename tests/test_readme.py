@@ -18,13 +18,14 @@ def blocks(language: str) -> list[str]:
 
 def test_the_python_blocks_and_then_the_commands_run_in_one_folder(tmp_path: Path) -> None:
     done = run(["-c", "\n".join(blocks("python"))], tmp_path)
-    accuracies = [float(line) for line in done.splitlines() if re.fullmatch(r"[01]\.\d+", line)]
-    assert accuracies
-    assert min(accuracies) > 0.8
+    figures = [float(line) for line in done.splitlines() if re.fullmatch(r"[01]\.\d+", line)]
+    predicted, given, refined, _ = figures
+    assert refined > given + 0.03
+    assert predicted > given
     assert (tmp_path / "refined.csv").read_text().startswith("source,target,weight")
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("graphglow ")]
-    expected = ["predict", "refine", "transfer", "audit", "compare", "explain"]
+    expected = ["predict", "audit", "refine", "explain"]
     assert [words[1] for words in commands] == expected
     for words in commands:
         run(["-m", *words], tmp_path)

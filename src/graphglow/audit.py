@@ -22,13 +22,7 @@ from graphglow.errors import InputError, at_least, number
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import with_pairs
-from graphglow.explain import (
-    Explanation,
-    by_evidence,
-    explain_edge,
-    pair_places,
-    surroundings,
-)
+from graphglow.explain import Explanation, explain_edge, pair_places, surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
@@ -42,6 +36,7 @@ FEWEST = 10  # edges below which nothing can be said
 MOST_EXPLAINED = 10_000  # suspects, the most doubtful ones, whose evidence is listed
 MOST_REFINED = 50_000
 """Nodes up to which ``probability_same_class`` is computed."""
+SAME_NAME = 0.5  # cosine of two names from which they may mean one thing
 SPEAKS = 0.25  # log-odds from which evidence counts as speaking against an edge
 MEANINGS = {
     "own features": "how alike the features of the two are, and how often edges join such features",
@@ -92,8 +87,8 @@ class Audit:
         likely = int((self.findings.pair_log_odds > 0).sum())
         made = " These edges join nearest neighbours; they were made, not given."
         return (
-            f"{f'{doubtful:,}' if doubtful else 'None'} of {count:,} edges are more likely false "
-            f"than real; {likely:,} pairs look like missing edges. {self.false_share.sentence}"
+            f"Edges that are more likely false than real: {doubtful:,} of {count:,}. Pairs that "
+            f"look like missing edges: {likely:,}. {self.false_share.sentence}"
             f"{made if edges_were_made(self.data) else ''}"
         )
 
@@ -173,6 +168,39 @@ class Audit:
         return pd.DataFrame(columns).sort_values("quality", kind="stable", ignore_index=True)
 
     @cached_property
+    def duplicates(self) -> pd.DataFrame:
+        """Pairs of nodes that may be one thing under two names, the most alike first.
+
+        Columns: ``first``, ``second``, ``name_similarity``, the cosine of the letters of their ids,
+        two and three at a time, and ``feature_similarity``, of their features.
+        """
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.neighbors import NearestNeighbors
+
+        ids = self._ids(torch.arange(self.graph.num_nodes))
+        if ids.dtype.kind not in "OU" or len(ids) > MOST_REFINED:
+            raise InputError(
+                "Duplicates are found by the names of nodes, so that ids must be text, of at most "
+                f"{MOST_REFINED:,} nodes."
+            )
+        letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 3)).fit_transform(ids)
+        near = NearestNeighbors(metric="cosine").fit(letters).kneighbors(return_distance=False)
+        pairs = torch.stack([torch.arange(len(near)).repeat_interleave(near.shape[1]),
+                             torch.from_numpy(near).flatten()])  # fmt: skip
+        low, high = torch.unique(pairs.sort(0).values, dim=1)
+        names = np.asarray(letters[low.numpy()].multiply(letters[high.numpy()]).sum(1)).ravel()
+        x = self.data.x.float()
+        columns = {
+            "first": ids[low.numpy()],
+            "second": ids[high.numpy()],
+            "name_similarity": names,
+            "feature_similarity": torch.cosine_similarity(x[low], x[high]).numpy(),
+        }
+        found = pd.DataFrame(columns)[names >= SAME_NAME]
+        order = -found.name_similarity * (1 + found.feature_similarity)
+        return found.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+
+    @cached_property
     def _refined(self) -> tuple[RefinedGraph, Tensor] | None:
         """What :func:`graphglow.refine` computes, with the listed missing pairs; and which of its
         nodes each node is [N]. None without labels, or on large graphs.
@@ -237,7 +265,8 @@ class Audit:
         return [
             explain_edge(
                 (ids[u], ids[v]),
-                by_evidence(dict(zip(shares, row, strict=True)), MEANINGS),
+                dict(zip(shares, row, strict=True)),
+                MEANINGS,
                 *surroundings(graph.links, ids, (u, v)),
             )
             for (u, v), row in zip(pairs, values, strict=True)

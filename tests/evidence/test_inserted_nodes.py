@@ -9,6 +9,7 @@ from graphglow.evidence import insertion
 from graphglow.evidence.insertion import FrozenGraph, insert, load_state, save_state
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import FIRST_CHANNELS
+from graphglow.evidence.predictor import vote_inputs
 from graphglow.evidence.views import FIRST
 from graphglow.storage import load_tensors, save_tensors
 
@@ -184,7 +185,7 @@ def test_a_file_gives_the_same_numbers(stored, tmp_path):
     assert torch.equal(one.edge_weight, other.edge_weight)
     assert torch.equal(one.probabilities, other.probabilities)
     nodes = torch.arange(NODES)
-    read = [graph.known.inputs("predictor", nodes) for graph in (one, other)]
+    read = [vote_inputs(graph.known, "predictor", nodes) for graph in (one, other)]
     for before, after in zip(*read, strict=True):
         torch.testing.assert_close(before, after)
     save_state(tmp_path / "again.safetensors", loaded, more, facts)

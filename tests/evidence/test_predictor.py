@@ -1,6 +1,8 @@
 """The predictor: closed forms against plain loops, and a network that knows no order of classes."""
 
 import copy
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from graphglow.evidence.predictor import (
     unlabelled_records,
     vote_inputs,
 )
+from graphglow.evidence.refined import GraphEvidence
 from graphglow.evidence.views import PPR_STEPS, PPR_TELEPORT, page_rank
 from graphglow.graph.graph import known_graph, normalised_adjacency
 from graphglow.linalg import rows as row_module
@@ -120,13 +123,13 @@ def labelled_unevenly(per_class: list[int], shares: list[float], nodes=3000):
 
 def test_class_shares_come_from_predictions_where_labels_were_drawn_evenly():
     graph, logits = labelled_unevenly([30, 30], [0.8, 0.2])
-    even = torch.tensor([0.5, 0.5])
-    weight = module.SHARE_PRIOR[0] + module.SHARE_PRIOR[1] / 30
+    shares = torch.tensor([0.5, 0.5])
     for _ in range(200):  # what EM settles at
-        posterior = (logits / 2 + even.log()).softmax(1).mean(0)
-        even = (posterior + weight * 0.5) / (1 + weight)
-    torch.testing.assert_close(class_shares(graph, logits), even, atol=2e-3, rtol=0)
-    assert 0.65 < float(even[0]) < 0.8  # from the labels' 0.5 towards the truth, and held back
+        posterior = (logits / 2 + shares.log()).softmax(1).mean(0)
+        shares = (posterior + (0.35 + 1 / 30) * 0.5) / (1.35 + 1 / 30)
+    found = class_shares(graph, logits)
+    torch.testing.assert_close(found, shares, atol=1e-5, rtol=0)
+    assert 0.65 < found[0] < 0.8  # on the way to the truth
 
 
 def test_class_shares_are_the_labels_where_these_were_drawn_at_random():
@@ -169,13 +172,14 @@ def test_a_labelled_node_is_answered_without_its_own_label():
     data = graph(labels=20)
     known = known_graph(data)
     p = torch.rand(len(CHANNELS), 40, 3, generator=torch.Generator().manual_seed(0)).softmax(2)
-    channels = [Channel(one, torch.zeros(2)) for one in p]
-    records = unlabelled_records(known, channels)
+    channels = {n: Channel(q, torch.zeros(2)) for n, q in zip(CHANNELS, p, strict=True)}
+    records = {"predictor": unlabelled_records(known, list(channels.values()))}
 
     def predicted(graph):
-        def inputs_of(nodes):
-            return vote_inputs(graph, channels, records, torch.zeros(40), nodes)
-
+        context = torch.zeros(40)
+        evidence = GraphEvidence(graph, {}, {}, channels, torch.zeros(2, 0), context, "exact")
+        evidence = replace(evidence, records=records)
+        inputs_of = partial(vote_inputs, evidence, "predictor")
         return predict_classes(graph, trained_by_chance(), inputs_of).probabilities
 
     before = predicted(known)

@@ -170,3 +170,31 @@ def test_what_is_no_class(bad):
 def test_a_label_that_means_unknown_is_pointed_out():
     with pytest.warns(InputWarning, match=r"'\?' in labels counts as a class"):
         encode_labels(["a", "?", "b"], "labels")
+
+
+def sentences(count=60):
+    """Texts of which every other one is of music; each says something of its own."""
+    words = ("guitar song concert", "protein cell enzyme")
+    return pd.DataFrame(
+        {"about": [f"the {words[i % 2]} of sample {i * 7919}" for i in range(count)]}
+    )
+
+
+def test_text_becomes_the_weights_of_its_frequent_words():
+    frame = sentences()
+    x, (facts,) = encode(frame)
+    assert facts["words"] == ["cell", "concert", "enzyme", "guitar", "protein", "sample", "song"]
+    torch.testing.assert_close(x.norm(dim=1), torch.ones(60))
+    assert float(x[0] @ x[2]) > 0.99
+    assert float(x[0] @ x[1]) < 0.2  # they share "sample" alone, which all have
+    new = pd.DataFrame({"about": ["a song, a guitar and a concert", ""]})
+    again = encode_alike(new, [facts], "new")
+    assert again[0].nonzero().flatten().tolist() == [1, 3, 6]
+    assert not again[1].any()
+
+
+def test_text_without_a_word_in_common_is_left_out():
+    frame = pd.DataFrame({"a": range(30), "t": [f"u{i} v{i} w{i}" for i in range(30)]})
+    with pytest.warns(InputWarning, match="no word in common"):
+        x, _ = encode(frame)
+    assert x.shape == (30, 1)

@@ -60,7 +60,7 @@ def test_attributes_that_are_no_features_are_named():
     with pytest.warns(InputWarning, match=said):
         assert torch.equal(load_graph(graph).x, load_graph(people()).x)
     for i in range(30):
-        graph.add_node(i, label="u", age=1.0, comment=f"number {i}")
+        graph.add_node(i, label="u", age=1.0, comment=f"number{i}")
     with pytest.warns(InputWarning) as said:
         load_graph(graph)
     assert any("column 'comment' of graph is left out: 30 diff" in str(s.message) for s in said)

@@ -233,6 +233,7 @@ def audit(
     auditor: flags.AuditorName = "audit",
     suspects: flags.OptionalFile = None,
     missing: flags.OptionalFile = None,
+    duplicates: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
     top: flags.OptionalInt = None,
     overwrite: flags.Overwrite = False,
@@ -249,6 +250,8 @@ def audit(
             source, target, probability_real, probability_same_class, against.
         missing: Where to write the pairs without an edge that look most like edges (.csv or
             .parquet).
+        duplicates: Where to write pairs of nodes that may be one thing under two names (.csv or
+            .parquet).
         out: Where to write a page with pictures (.html) that opens offline.
         top: How many missing pairs to write; by default as many as there are edges.
     """
@@ -257,12 +260,13 @@ def audit(
     from graphglow.report import PAGES
     from graphglow.report.explanations import write_audit
 
-    given = [path.expanduser().absolute() for path in (suspects, missing, out) if path is not None]
-    if len(set(given)) < len(given):
-        raise InputError("--suspects, --missing and --out are one file: name different ones")
+    files = [path for path in (suspects, missing, duplicates, out) if path is not None]
+    if len({path.expanduser().absolute() for path in files}) < len(files):
+        raise InputError("Two tables go to one file. Name different ones.")
     new = partial(check_output, overwrite=overwrite, inputs=(target, auditor, reading.split_file))
     suspects = suspects and new(suspects, suffixes=TABLES)
     missing = missing and new(missing, suffixes=TABLES)
+    duplicates = duplicates and new(duplicates, suffixes=TABLES)
     out = out and new(out, suffixes=PAGES)
     with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False)
@@ -273,6 +277,7 @@ def audit(
     write_each(
         (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
         (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
+        (duplicates, lambda path: write_table(found.duplicates, path, "a table of pairs")),
         (out, partial(write_audit, found)),
     )
     facts = {
@@ -289,6 +294,7 @@ def audit(
         "seconds": seconds,
         "suspects": suspects,
         "missing": missing,
+        "duplicates": duplicates,
         "out": out,
         "seed": working.seed,
     }

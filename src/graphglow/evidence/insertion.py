@@ -23,6 +23,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import FIRST_CONTEXT
+from graphglow.evidence.predictor import vote_inputs
 from graphglow.evidence.refined import (
     LARGEST_WEIGHT,
     SEARCHED,
@@ -243,7 +244,7 @@ class _Insertion:
         self._second_round(s.normalised(frozen.degrees["s"]), nodes)
         f = self._edges(near, refined.scale, refined.calibration)
         self._final_round(a, f.normalised(frozen.degrees["f"]), f)
-        odds, trust = nodes.inputs("predictor", self.every)
+        odds, trust = vote_inputs(nodes, "predictor", self.every)
         logits = self.learner.predictor(odds, trust, refined.update[0])
         found: Tensor = (logits + refined.shares.log()).softmax(1)
         copy, copied = self._copies(near)
@@ -287,7 +288,7 @@ class _Insertion:
         self._ridge("again", self._beside(AGAIN))
         self._ridge("hidden_again", self._beside(AGAIN))
         self._spread("spread_s", rows)
-        logits = self.learner.vote(*nodes.inputs("vote", self.every))
+        logits = self.learner.vote(*vote_inputs(nodes, "vote", self.every))
         sharpness = self.frozen.known.channels["vote"].chosen["sharpness"]
         self._set("vote", (sharpness * logits + self.prior.log()).softmax(1))
 

@@ -23,7 +23,7 @@ from graphglow.evidence.pair_features import (
     contributions,
     logit,
 )
-from graphglow.evidence.predictor import CHANNELS, Voter, predict_classes
+from graphglow.evidence.predictor import CHANNELS, Voter, predict_classes, vote_inputs
 from graphglow.evidence.refined import (
     CARRIED,
     RefinedGraph,
@@ -152,7 +152,7 @@ class EvidenceLearner(nn.Module):
             return refined
         if len(graph.seen) > 1:
             known = final_round(known, refined.adjacency())
-        answer = predict_classes(graph, moved.predictor, partial(known.inputs, "predictor"))
+        answer = predict_classes(graph, moved.predictor, partial(vote_inputs, known, "predictor"))
         probabilities = torch.zeros(graph.num_nodes, graph.num_classes, device=device)
         probabilities[:, graph.seen] = answer.probabilities
         update, shares = answer.chosen.get("update"), answer.chosen.get("shares")

@@ -8,6 +8,7 @@ drawn evenly over classes, the class shares are estimated from the predictions.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +24,15 @@ from graphglow.evidence.channels import (
 from graphglow.evidence.pair_features import FIRST_CHANNELS, FIRST_CONTEXT, SECOND_CHANNELS
 from graphglow.graph.graph import Graph
 
+if TYPE_CHECKING:  # which imports this
+    from graphglow.evidence.refined import GraphEvidence
+
 VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)
 FINAL_CHANNELS = ("ffx", "ppr", "ppr_f", "spread_f", "community_f", "hidden_f")
 CHANNELS = (*VOTERS, *FINAL_CHANNELS)
 """All channels of the predictor."""
+MIXED = {"vote": VOTERS, "predictor": CHANNELS}
+"""The channels that the learner's voters mix."""
 CHANNEL_NAMES = {
     "x": "features",
     "ax": "features around it",
@@ -142,20 +148,13 @@ def unlabelled_records(graph: Graph, channels: list[Channel]) -> Tensor:
     return torch.stack(records)
 
 
-def vote_inputs(
-    graph: Graph, channels: list[Channel], records: Tensor, context: Tensor, nodes: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the inputs of a :class:`Voter` at nodes [K]: log-odds [K, C, V], trust [K, V, T].
+def vote_inputs(known: "GraphEvidence", voter: str, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the inputs of ``vote`` or ``predictor`` at nodes [K]: odds [K, C, V], trust [K, V, T].
 
     The log-odds are ``log P / pi``, clipped to -8 .. 8.
-
-    Args:
-        graph: The graph.
-        channels: The V channels.
-        records: Of :func:`unlabelled_records`: [V, 4].
-        context: Of :mod:`graphglow.evidence.pair_features`: [G].
-        nodes: The nodes.
     """
+    graph, records = known.graph, known.records[voter]
+    channels = [known.channels[name] for name in MIXED[voter]]
     p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
     odds = (p.clamp_min(1e-6) / graph.prior[:, None]).log().clamp(-8, 8)
     scores = torch.stack([channel.scores for channel in channels])  # [V, 2]
@@ -165,7 +164,7 @@ def vote_inputs(
     agreement = (p * p.mean(2, keepdim=True)).sum(1)
     degree = (graph.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
     place = FIRST_CONTEXT.index("labels_per_class")  # and the number of classes
-    rest = context[place : place + 2].expand(*sureness.shape, 2)
+    rest = known.context[place : place + 2].expand(*sureness.shape, 2)
     trust = torch.cat([fixed, torch.stack([sureness, agreement, degree], 2), rest], 2)
     return odds, trust
 

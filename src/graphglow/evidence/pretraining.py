@@ -25,6 +25,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.episodes import draw_episode, random_graph
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
+from graphglow.evidence.predictor import vote_inputs
 from graphglow.evidence.refined import (
     GraphEvidence,
     above_chance,
@@ -254,7 +255,7 @@ class EpisodeSampler:
             return None
         shares = classes[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
         drawn = nodes[self._sample(len(nodes), self.config.nodes)]
-        odds, trust = known.inputs(self.stage, drawn)
+        odds, trust = vote_inputs(known, self.stage, drawn)
         return NodeBatch(fold, odds, trust, shares.log(), classes[drawn])
 
     def _sample(self, count: int, wanted: int) -> Tensor:

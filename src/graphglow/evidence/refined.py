@@ -76,8 +76,6 @@ CARRIED = 4  # divides the first round's log-odds, as the second round reads the
 PAIRS = 2**20  # looked up at once
 SEARCHED = (("x", "ax", "aax", "link"), SECOND)
 """Views in which candidates are searched, by round, besides the channels' predictions."""
-MIXED = {"vote": VOTERS, "predictor": CHANNELS}
-"""The channels that the learner's voters mix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +107,7 @@ class GraphEvidence:
     first_calibration: float = 0.0
     """Added to the first round's log-odds; see :func:`calibration`."""
     records: dict[str, Tensor] = field(default_factory=dict)
-    """Label-free measures of the channels in :data:`MIXED`: [V, 4]."""
+    """Label-free measures of the channels in ``MIXED``: [V, 4]."""
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """Features of any pairs, in the order of ``FIRST_EVIDENCE`` or, after the vote, of
@@ -135,11 +133,6 @@ class GraphEvidence:
         assert self.learner is not None
         round_ = int("vote" in self.channels)
         return self.learner.pair_scores(round_, self.evidence(pairs), self.context)
-
-    def inputs(self, voter: str, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the inputs of ``vote`` or ``predictor`` at nodes [K]; see :func:`vote_inputs`."""
-        channels = [self.channels[name] for name in MIXED[voter]]
-        return vote_inputs(self.graph, channels, self.records[voter], self.context, nodes)
 
 
 def first_round(
@@ -209,7 +202,7 @@ def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Graph
     else:
         assert known.learner is not None
         blocks = torch.split(torch.arange(graph.num_nodes, device=graph.device), AT_ONCE)
-        logits = [known.learner.vote(*known.inputs("vote", block)) for block in blocks]
+        logits = [known.learner.vote(*vote_inputs(known, "vote", block)) for block in blocks]
         vote = sharpened(graph, torch.cat(logits))
     believed = [*(known.channels[name] for name in SECOND_CHANNELS), vote]
     near = [*(known.views[name] for name in SEARCHED[1]), belief_view(believed)]

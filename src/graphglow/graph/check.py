@@ -190,7 +190,8 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
         raise InputError(f"edge_index must be a tensor; got {type(edges).__name__}")
     shape = tuple(edges.shape)
     _need(len(shape) == 2 and shape[0] == 2, f"edge_index must have shape [2, E]; got {shape}")
-    _need(edges.dtype in INTEGERS, f"edge_index must hold integers; got {edges.dtype}")
+    integers = edges.dtype in INTEGERS or edges.numel() == 0  # torch takes [] for floats
+    _need(integers, f"edge_index must hold integers; got {edges.dtype}")
     edges = edges.detach().cpu().to(torch.int64)
     outside = edges[(edges < 0) | (edges >= num_nodes)]
     if len(outside):

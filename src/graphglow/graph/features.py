@@ -1,11 +1,11 @@
 """Columns of a table as node features, labels as classes, and columns that give labels away.
 
-Numbers and ISO dates are standardised, everything else becomes one column of 0 and 1 per value.
-Text in which values hardly repeat is a name or a comment, and left out with a warning.
+Numbers and ISO dates are standardised, categories become one column of 0 and 1 per value. Text of
+several words becomes TF-IDF weights of its most frequent words; names are left out with a warning.
 
 How a column was encoded, so that new nodes are encoded alike, is one plain dict per column, in the
 order of the features: ``{"name", "mean", "scale"}`` (scale 0 if constant; with ``"date": True`` for
-days since 1970), or ``{"name", "categories"}``.
+days since 1970), ``{"name", "categories"}``, or ``{"name", "words", "idf"}``.
 """
 
 import warnings
@@ -29,6 +29,8 @@ MAX_CATEGORIES = 1000
 """A text column with more distinct values is left out."""
 FEW_CATEGORIES = 20
 """So is one with more than these, if they are more than half as many as its filled cells."""
+FEWEST_WORDS, MOST_WORDS = 3, 500
+"""Words of a filled cell, on average, from which a column is text; words that become features."""
 LARGEST = 1e38
 """Magnitude of a number that float32 still holds."""
 UNKNOWN = ("?", "-", "unknown", "unlabelled", "unlabeled")
@@ -81,6 +83,10 @@ def encode_alike(frame: pd.DataFrame, columns: Sequence[Mapping[str, Any]], what
                     "count as blanks"
                 )
             parts.append((code[:, None] == np.arange(width(facts))).astype(np.float32))
+        elif "words" in facts:
+            weights = _vectorizer(facts["words"])
+            weights.idf_ = np.array(facts["idf"])
+            parts.append(weights.transform(_filled(frame[name])).toarray().astype(np.float32))
         else:
             values = numbers_of(frame[name], what, is_date=facts.get("date", False))
             with np.errstate(over="ignore"):  # infinity, which is refused
@@ -111,6 +117,8 @@ def _describe(column: pd.Series, what: str, is_category: bool) -> dict[str, Any]
         is_date = not is_number and 2 * _parse(text, True)[1].sum() <= len(present)
         different = 0 if is_number or is_date else present.nunique()
         if different > MAX_CATEGORIES or FEW_CATEGORIES < different > len(present) / 2:
+            if present.str.split().str.len().mean() >= FEWEST_WORDS:
+                return _words_of(present, name)
             warn(
                 f"column {name!r} of {what} is left out: {different} different texts in "
                 f"{len(present)} filled cells are names or comments, not categories (dates are "
@@ -130,9 +138,30 @@ def _describe(column: pd.Series, what: str, is_category: bool) -> dict[str, Any]
     return facts | ({"date": True} if is_date else {})
 
 
+def _words_of(text: pd.Series, name: str) -> dict[str, Any] | None:
+    """Choose the words that stand for a column of text; None if no two cells share one."""
+    weights = _vectorizer(None)
+    try:
+        weights.fit(text)
+    except ValueError:  # no word is in two cells
+        warn(f"column {name!r} is left out: its texts have no word in common")
+        return None
+    words = [str(word) for word in weights.get_feature_names_out()]
+    return {"name": name, "words": words, "idf": weights.idf_.tolist()}
+
+
+def _vectorizer(words: Sequence[str] | None) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer  # a second to import
+
+    return TfidfVectorizer(
+        vocabulary=words, max_features=MOST_WORDS, min_df=1 if words else 2, sublinear_tf=True,
+        stop_words="english", strip_accents="unicode",
+    )  # fmt: skip
+
+
 def width(facts: Mapping[str, Any]) -> int:
     """Return how many features a column is."""
-    return len(facts["categories"]) if "categories" in facts else 1
+    return len(facts.get("categories", facts.get("words", (None,))))
 
 
 def numbers_of(column: pd.Series, what: str, *, is_date: bool = False) -> np.ndarray:

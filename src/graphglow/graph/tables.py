@@ -36,15 +36,19 @@ from graphglow.graph.features import (
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "node_id", "node"),
+    "id": ("id", "node_id", "node", "unique_id"),
     "label": ("label", "y", "class"),
     "split": ("split",),
-    "source": ("source", "from", "src"),
-    "target": ("target", "to", "dst"),
-    "weight": ("weight",),
+    "source": ("source", "from", "src", "src_id", "unique_id_l"),
+    "target": ("target", "to", "dst", "tgt_id", "unique_id_r"),
+    "weight": ("weight", "match_probability"),
 }
 """Role of a column -> what it may be called, in any case; the first one goes first."""
 EDGE_ROLES = ("source", "target", "weight")
+FOLDERS = (("nodes", "edges"), ("entities", "relationships"))
+"""Tables of a folder; the second pair is what GraphRAG writes, whose relationships name titles."""
+GRAPHRAG = ("id", "human_readable_id", "text_unit_ids", "frequency", "degree", "x", "y")
+"""Columns of GraphRAG's entities that say nothing of them."""
 Columns = Mapping[str, str | Sequence[str]]
 """Role -> name of the column; ``leave_out`` and ``category`` -> names of columns."""
 
@@ -252,7 +256,7 @@ def need_column(role: str, table: Table, chosen: Mapping[str, str]) -> str:
     """The column of that role; an error if there is none."""
     if (name := find_column(role, table, chosen)) is not None:
         return name
-    what = f"{role} column, called {', '.join(NAMES[role])}"
+    what = f"{role} column, called {', '.join(NAMES[role][:3])}"
     how = f'Say which: --columns {role}=NAME (in Python columns={{"{role}": "NAME"}}).'
     raise InputError(f"{missing_column(what, table, NAMES[role])} {how}")
 
@@ -313,13 +317,16 @@ def _open_tables(
 def _tables_of_folder(folder: Path) -> tuple[Table | None, Table | None]:
     """Open ``nodes.csv``, ``edges.parquet`` and the like, or parts in ``nodes/`` and ``edges/``."""
     found: dict[str, Table | None] = {}
-    for name in ("nodes", "edges"):
+    graphrag = is_graphrag(folder)
+    for name in FOLDERS[graphrag]:
         paths = [p for end in (*SUFFIXES, "") if (p := folder / f"{name}{end}").exists()]
         if len(paths) > 1:
             raise InputError(
                 f"{folder} has two {name} tables, {paths[0].name} and {paths[1].name}. Remove one."
             )
         found[name] = open_table(paths[0]) if paths else None
+    if graphrag and found["entities"] is not None:
+        return found["entities"].without(GRAPHRAG), found["relationships"]
     others = [p for p in folder.iterdir() if is_table_file(p) and p.name[:5].lower() != "edges"]
     if found["nodes"] is None and (found["edges"] is None or others):
         names = ", ".join(sorted(p.name for p in folder.iterdir() if p.name[0] != ".")[:10])
@@ -328,6 +335,11 @@ def _tables_of_folder(folder: Path) -> tuple[Table | None, Table | None]:
             "tables: --target NODES+EDGES, or NODES alone."
         )
     return found["nodes"], found["edges"]
+
+
+def is_graphrag(folder: Path) -> bool:
+    """Whether a folder has the tables of a graph that GraphRAG extracted from texts."""
+    return all(any((folder / f"{name}{end}").exists() for end in SUFFIXES) for name in FOLDERS[1])
 
 
 def read_tables(
@@ -342,6 +354,8 @@ def read_tables(
 
     The settings are those of :func:`~graphglow.graph.load.load_graph`.
     """
+    if isinstance(nodes, Path) and edges is None and is_graphrag(nodes):
+        columns = {"id": "title", **(columns or {})}
     chosen, leave_out, category = roles_of(columns)
     node_table, edge_table = _open_tables(nodes, edges, chosen)
     opened = [table for table in (node_table, edge_table) if table is not None]
