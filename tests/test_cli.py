@@ -223,11 +223,12 @@ def test_datasets_says_which_files_are_there(run, tmp_path):
 def test_pretrain_estimates_its_time_by_the_first_episodes(capsys):
     moved = []
     move = with_estimate(lambda *given: moved.append(given), 7200.0)
-    for done in range(1, 12):
+    for done in (*range(1, 12), 50_000):
         move("first", done, 100_000)
-    assert moved[-1] == ("first", 11, 100_000)
-    line = capsys.readouterr().err
-    assert line.count("100,000 episodes") == 1
+    assert moved[-1] == ("first", 50_000, 100_000)
+    line, later = capsys.readouterr().err.splitlines()
+    assert "50,000 of 100,000" in later  # which has seen the training of the first networks
+    assert "10 of 100,000 episodes" in line
     assert "about 120 minutes" in line
 
 

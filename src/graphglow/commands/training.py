@@ -219,17 +219,21 @@ def pretrain(
 def with_estimate(
     move: Callable[[str, int, int], None], training: float
 ) -> Callable[[str, int, int], None]:
-    """Return ``move`` with a note of how long all takes: episodes, and so many seconds of training.
+    """Return ``move`` with notes of how long all takes: episodes, and so many seconds of training.
 
-    Episodes of every network take about as long, so the first ones say it.
+    Episodes of every network take about as long, so the first ones say it. Half way the time spent
+    says it again, for a machine that others have slowed down since.
     """
     began = time.perf_counter()
 
     def on_progress(stage: str, done: int, total: int) -> None:
-        if done == TIMED:
-            seconds = (time.perf_counter() - began) / TIMED * total + training
+        if done in (TIMED, total // 2):
+            seconds = (time.perf_counter() - began) / done * (total - done)
+            seconds += training if done == TIMED else 0
             words = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
-            print_note(f"note: drawing {total:,} episodes and training will take about {words}")
+            print_note(
+                f"note: {done:,} of {total:,} episodes are drawn; the rest takes about {words}"
+            )
         move(stage, done, total)
 
     return on_progress
