@@ -22,13 +22,7 @@ from graphglow.errors import InputError, at_least, number
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import with_pairs
-from graphglow.explain import (
-    Explanation,
-    by_evidence,
-    explain_edge,
-    pair_places,
-    surroundings,
-)
+from graphglow.explain import Explanation, explain_edge, pair_places, surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
@@ -93,8 +87,8 @@ class Audit:
         likely = int((self.findings.pair_log_odds > 0).sum())
         made = " These edges join nearest neighbours; they were made, not given."
         return (
-            f"{f'{doubtful:,}' if doubtful else 'None'} of {count:,} edges are more likely false "
-            f"than real; {likely:,} pairs look like missing edges. {self.false_share.sentence}"
+            f"Edges that are more likely false than real: {doubtful:,} of {count:,}. Pairs that "
+            f"look like missing edges: {likely:,}. {self.false_share.sentence}"
             f"{made if edges_were_made(self.data) else ''}"
         )
 
@@ -271,7 +265,8 @@ class Audit:
         return [
             explain_edge(
                 (ids[u], ids[v]),
-                by_evidence(dict(zip(shares, row, strict=True)), MEANINGS),
+                dict(zip(shares, row, strict=True)),
+                MEANINGS,
                 *surroundings(graph.links, ids, (u, v)),
             )
             for (u, v), row in zip(pairs, values, strict=True)

@@ -292,7 +292,7 @@ def explain_pair(
         f"{_pro_and_con(parts)}{real}",
         score=float(refined.pair_log_odds[place]) + logit(chance),
         probability=probability,
-        contributions=by_evidence(parts, MEANINGS),
+        contributions=_by_evidence(parts, MEANINGS),
         facts={
             "u": u,
             "v": v,
@@ -309,30 +309,31 @@ def explain_pair(
 
 def explain_edge(
     pair: tuple[int | str, int | str],
-    parts: tuple[Contribution, ...],
+    parts: Mapping[str, float],
+    meanings: Mapping[str, str],
     around: Surroundings,
     joined: bool,
 ) -> Explanation:
     """Explain the log-odds that an edge is real or, where there is none, that it is missing."""
-    log_odds = sum(part.value for part in parts)
+    log_odds = sum(parts.values())
+    shown = {name: value for name, value in parts.items() if abs(value) > 1e-4}
     probability = float(torch.tensor(log_odds).sigmoid())
     kind = "a real edge" if joined else "a missing edge"
-    named = {part.name: part.value for part in parts}
     return Explanation(
         title=f"Whether {pair[0]} and {pair[1]} should be joined",
-        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(named)}",
+        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(parts)}",
         score=log_odds,
         probability=probability,
-        contributions=parts,
+        contributions=_by_evidence(shown, meanings),
         facts={"u": pair[0], "v": pair[1], "input_edge": joined},
         surroundings=around,
     )
 
 
-def by_evidence(
+def _by_evidence(
     parts: Mapping[str, float], meanings: Mapping[str, str]
 ) -> tuple[Contribution, ...]:
-    """List kinds of evidence, the most favourable first."""
+    """The kinds of evidence, the most favourable first."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])
     return tuple(Contribution(name, meanings[name], value) for name, value in ordered)
 

@@ -8,7 +8,7 @@ from small_audits import with_false_edges
 
 import graphglow
 from graphglow.audit import MEANINGS
-from graphglow.explain import Surroundings, by_evidence, explain_edge
+from graphglow.explain import Surroundings, explain_edge
 from graphglow.report import is_report
 from graphglow.report.explanations import histogram, picture, write_audit
 
@@ -42,8 +42,8 @@ def test_a_pair_has_its_neighbours_and_bars():
     around = Surroundings(
         common=["eve"], of_u=["dan", "flo"], of_v=[], edges=[("dan", "eve")], left_out=3
     )
-    parts = by_evidence({"own features": -2.0, "degrees": 0.5}, MEANINGS)
-    why = explain_edge(("ann", "bob"), parts, around, True)
+    parts = {"own features": -2.0, "degrees": 0.5}
+    why = explain_edge(("ann", "bob"), parts, MEANINGS, around, True)
     drawn = picture(why)
     assert [mark.name for mark in drawn.marks] == ["ann", "bob", "eve", "dan", "flo"]
     assert len(drawn.lines) == 2 + 2 + 1

@@ -35,6 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """The features by kind, for explanations."""
 FOLDS = 5
+PRIME = 2_654_435_761  # of hashes
 RANK = 64
 """Eigenvectors of the adjacency, and columns of the features that links are explained by."""
 CHOSEN = 6
@@ -103,31 +104,17 @@ def _with_links(
     ax = times(links, x)
     mean = (x + ax) / (graph.degree + 1)[:, None]
     spectrum, signs = _spectra(graph, without, generator)
+    feature_affinity = torch.stack([_feature_affinity(z, *edges) for edges in without])
+    class_affinity = torch.stack([_class_affinity(beliefs, *edges) for edges in without])
     return PairInputs(
-        graph=graph,
-        x=x,
-        ax=ax,
-        mean=mean,
-        around=mean + times(links, mean),
-        z=z,
-        az=times(links, z),
-        feature_affinity=torch.stack([_feature_affinity(z, *edges) for edges in without]),
-        spectrum=spectrum,
-        signs=signs,
-        chosen=_chosen(links),
-        beliefs=beliefs,
-        abeliefs=times(links, beliefs),
-        class_affinity=torch.stack([_class_affinity(beliefs, *edges) for edges in without]),
-    )
+        graph, x, ax, mean, mean + times(links, mean), z, times(links, z), feature_affinity,
+        spectrum, signs, _chosen(links), beliefs, times(links, beliefs), class_affinity,
+    )  # fmt: skip
 
 
 def pair_fold(low: Tensor, high: Tensor) -> Tensor:
     """Hash each pair ``low < high`` to its fold, 0 .. FOLDS - 1."""
-    return _pair_hash(low, high) % FOLDS
-
-
-def _pair_hash(u: Tensor, v: Tensor) -> Tensor:
-    return _hash(u * 2_654_435_761 + _hash(v))
+    return _hash(low * PRIME + _hash(high)) % FOLDS
 
 
 def _hash(value: Tensor) -> Tensor:
@@ -213,7 +200,7 @@ def _chosen(links: SparseMatrix) -> Tensor:
     The first CHOSEN neighbours other than v are thus the same with and without an edge to v.
     """
     row, col, _ = entries(links)
-    order = _pair_hash(row, col).argsort()
+    order = _hash(row * PRIME + _hash(col)).argsort()
     order = order[row[order].argsort(stable=True)]
     place = torch.arange(len(row), device=row.device) - links.crow[row]
     first = place <= CHOSEN
@@ -224,27 +211,23 @@ def _chosen(links: SparseMatrix) -> Tensor:
 
 def raw_features(inputs: PairInputs, pairs: Tensor) -> Tensor:
     """Compute :data:`RAW` for pairs ``u < v``: [2, M] -> [M, J]."""
-    blocks = torch.split(pairs, BLOCK[pairs.device.type], dim=1)
-    return torch.cat([inputs.x.new_zeros(0, len(RAW)), *(_block(inputs, some) for some in blocks)])
-
-
-def _block(inputs: PairInputs, pairs: Tensor) -> Tensor:
-    graph = inputs.graph
-    edge = is_edge(graph.links, pairs).float()
-    degree = graph.degree[pairs] - edge  # [2, M]
-    fold = pair_fold(pairs[0], pairs[1])
-    folds = [(fold == k).nonzero()[:, 0] for k in range(FOLDS)]
-    return torch.cat(
-        [
-            hop_cosines(inputs.x, inputs.ax, inputs.around, graph.degree, pairs, edge),
-            _affinity_features(inputs, pairs, edge, degree, folds),
-            _spectral_features(inputs, pairs, degree, fold),
-            _neighbour_features(inputs, pairs, edge, degree),
+    blocks = [inputs.x.new_zeros(0, len(RAW))]
+    for some in torch.split(pairs, BLOCK[pairs.device.type], dim=1):
+        edge = is_edge(inputs.graph.links, some).float()
+        degree = inputs.graph.degree[some] - edge  # [2, M]
+        fold = pair_fold(some[0], some[1])
+        folds = [(fold == k).nonzero()[:, 0] for k in range(FOLDS)]
+        x, ax, around = inputs.x, inputs.ax, inputs.around
+        parts = [
+            hop_cosines(x, ax, around, inputs.graph.degree, some, edge),
+            _affinity_features(inputs, some, edge, degree, folds),
+            _spectral_features(inputs, some, degree, fold),
+            _neighbour_features(inputs, some, edge, degree),
             degree.sort(0).values.T.log1p(),
-            _class_features(inputs, pairs, edge, degree, folds),
-        ],
-        1,
-    )
+            _class_features(inputs, some, edge, degree, folds),
+        ]
+        blocks.append(torch.cat(parts, 1))
+    return torch.cat(blocks)
 
 
 def _one_hop_means(

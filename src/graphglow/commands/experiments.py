@@ -299,7 +299,7 @@ def progress_lines() -> Iterator[Callable[[str, int, int], None]]:
         began, before = began if done >= before else now, done  # other things are counted
         if now - last >= SECONDS_BETWEEN_LINES or done == total:
             left = (now - began) / max(done, 1) * (total - done) / 60
-            rest = f" (about {left:,.0f} min left)" if done < total else ""
+            rest = f" (about {left:,.0f} min left)" if left >= 1 else ""
             print_note(f"{done:,} of {total:,}: {what}{rest}")
             last = now
 

@@ -69,7 +69,9 @@ def write_audit(audit: Audit, path: str | Path) -> None:
             "false edges, estimated": str(audit.false_share),
         },
         kinds={
-            name: f"{meaning} (against {int(counts.get(name, 0)):,} of {len(doubtful):,})"
+            name: f"{meaning} (against {counts[name]:,} of {len(doubtful):,} doubtful edges)"
+            if name in counts
+            else meaning
             for name, meaning in MEANINGS.items()
         },
         histogram=histogram(audit.probability_real.tolist()),
