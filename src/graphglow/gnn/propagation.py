@@ -47,7 +47,7 @@ def drop(x: Values, dropout: Dropout | None) -> Values:
     """Multiply entries by 0 (dropped) or 1 / (1 - rate); a sparse matrix stays sparse."""
     if dropout is None or dropout.rate == 0:
         return x
-    values: Tensor = x.values if isinstance(x, SparseMatrix) else x  # type: ignore[assignment]
+    values: Tensor = x.values if isinstance(x, SparseMatrix) else x
     keep, mask = 1 - dropout.rate, torch.empty_like(values, memory_format=torch.contiguous_format)
     if mask.is_cuda:
         mask.bernoulli_(keep, generator=dropout.generator)
