@@ -370,3 +370,31 @@ def test_new_nodes_of_graphs_without_columns(made):
     frame = found.predict_new_tables(new, edges)
     assert frame.id.astype(str).tolist() == ["500", "501"]
     assert frame.probability.between(0, 1).all()
+
+
+def test_similar_nodes_are_candidates_by_the_probability_of_one_class(tmp_path):
+    data = graphglow.load_graph("wine")
+    prediction = graphglow.predict(data)
+    found = prediction.similar(5, count=4)
+    assert found.probability_same_class.is_monotonic_decreasing
+    assert len(found) == len(set(found.id)) == 4
+    assert 5 not in set(found.id)
+    linked = data.edge_index[1][data.edge_index[0] == 5].tolist()
+    assert found.linked.tolist() == [i in linked for i in found.id]
+    pair = graphglow.explain_pair(data, 5, int(found.id[0])).probability
+    assert pair == pytest.approx(found.probability_same_class[0], abs=1e-4)
+
+
+def test_a_threshold_has_the_precision_or_recall_on_labelled_nodes():
+    prediction = graphglow.predict("breast_cancer")
+    chance = prediction.probabilities[prediction.labelled, 1]
+    right = prediction.data.y[prediction.labelled] == 1
+    least = prediction.threshold(1, precision=0.95)
+    assert right[chance >= least].double().mean() >= 0.95
+    assert all(right[chance >= c].double().mean() < 0.95 for c in chance[chance < least])
+    most = prediction.threshold("1", recall=0.9)
+    assert (chance[right] >= most).double().mean() >= 0.9 > (chance[right] > most).double().mean()
+    with pytest.raises(InputError, match="a precision or a recall"):
+        prediction.threshold(1)
+    with pytest.raises(InputError, match="label must be one of 0, 1"):
+        prediction.threshold("x", recall=0.5)

@@ -29,7 +29,14 @@ from graphglow.graph import as_graph
 from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.tables import Columns, read_new_nodes
-from graphglow.graph.write import class_names, own_classes, prediction_frame, write_table
+from graphglow.graph.write import (
+    class_names,
+    node_place,
+    own_classes,
+    own_ids,
+    prediction_frame,
+    write_table,
+)
 from graphglow.linalg.neighbours import NEIGHBOURS, nearest_to
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.scores import (
@@ -169,6 +176,53 @@ class Prediction:
         from graphglow.explain import explain_prediction
 
         return explain_prediction(self, node, label)
+
+    def similar(self, node: Any, count: int = 10) -> Any:
+        """List the nodes that are most likely of one class with a node, as a DataFrame.
+
+        Columns: ``id``, ``probability_same_class`` and ``linked``. Only nodes near to it in some
+        view are looked at.
+        """
+        import pandas as pd
+
+        ranks, refined = self.order.argsort(), self.refined
+        place = int(ranks[node_place(self.data, len(ranks), node)])
+        mine = (refined.pairs == place).any(0).nonzero()[:, 0]
+        chance = refined.pair_probability[mine]
+        best = chance.argsort(descending=True, stable=True)[:count]
+        other = (refined.pairs[:, mine[best]].sum(0) - place).cpu()
+        ids = own_ids(self.data, len(ranks))
+        columns = {
+            "id": [ids[i] for i in self.order[other].tolist()],
+            "probability_same_class": chance[best].tolist(),
+            "linked": refined.pair_in_input[mine[best]].tolist(),
+        }
+        return pd.DataFrame(columns)
+
+    def threshold(
+        self, label: int | str, *, precision: float | None = None, recall: float | None = None
+    ) -> float:
+        """Return the probability of a class from which it is to be predicted.
+
+        With ``precision`` the lowest that has it, with ``recall`` the highest, by leave-one-out on
+        the labelled nodes.
+        """
+        wanted = [share for share in (precision, recall) if share is not None]
+        if len(wanted) != 1:
+            raise InputError("threshold() needs a precision or a recall, and not both.")
+        number("precision" if recall is None else "recall", wanted[0], 0, 1)
+        one_of("label", str(label), self.class_names)
+        place = self.class_names.index(str(label))
+        chance, order = self.probabilities[self.labelled, place].sort(descending=True)
+        right = (self.data.y[self.labelled][order] == place).double().cumsum(0)
+        share = right / (torch.arange(len(right)) + 1 if recall is None else right[-1:])
+        enough = (share >= wanted[0]).nonzero()[:, 0]
+        if len(enough) == 0:
+            raise InputError(
+                f"No threshold has a {'precision' if recall is None else 'recall'} of {wanted[0]} "
+                f"on class {label}; the best has {float(share.nan_to_num().max()):.2f}."
+            )
+        return float(chance[enough[-1 if recall is None else 0]])
 
     def predict_new(self, x: Any = None, edges: Any = None, *, edge_weight: Any = None) -> Tensor:
         """Predict M nodes that were not in the graph, in milliseconds: [M, C].

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.data import Data
 
 from graphglow.evidence.channels import (
+    EIGEN,
     EXACT_SPREAD,
     FLOOR,
     RIDGES,
@@ -39,7 +40,9 @@ def problem(nodes=40, classes=3, labels=18, width=7, seed=0):
 
 
 @pytest.mark.parametrize("by_columns", [False, True])
-def test_leave_one_out_is_a_fit_without_that_node(by_columns):
+@pytest.mark.parametrize("eigen", [False, True])
+def test_leave_one_out_is_a_fit_without_that_node(by_columns, eigen, monkeypatch):
+    monkeypatch.setitem(EIGEN, "cpu", eigen)
     p = problem()
     phi = p.features[p.labelled].double()
     target, ridges = torch.nn.functional.one_hot(p.classes, 3).float() - p.prior, torch.ones(1)

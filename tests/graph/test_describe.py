@@ -49,7 +49,7 @@ def test_every_count_is_of_each_edge_once():
     clean.edge_index = torch.cat([clean.edge_index, clean.edge_index[:, :7], loops], 1)
     count = data.edge_index.shape[1] // 2
     assert graphglow.describe(clean)["edges"] == count
-    assert f" of {count:,} edges " in repr(graphglow.audit(clean, missing=False))
+    assert f" of {count:,}." in repr(graphglow.audit(clean, missing=False))
     grown, same = (graphglow.refine(clean, edges=choice) for choice in ("augment", "prune"))
     assert grown.to_frame().in_input.sum() == count
     for made in (grown, same):

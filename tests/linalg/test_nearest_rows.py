@@ -36,10 +36,13 @@ def test_exact_ones_are_exact(similarities, monkeypatch):
 
 
 @pytest.mark.parametrize("cell", [512, 16])
-def test_lists_find_nine_of_ten(cell, monkeypatch):
-    """In one cell or three; 16 lists hold a third of the rows."""
+@pytest.mark.parametrize("together", [0, 2**16, 2**25])
+def test_lists_find_nine_of_ten(cell, together, monkeypatch):
+    """In one cell or three, list by list or many at once; 16 lists hold a third of the rows."""
     monkeypatch.setattr(search, "CELL", cell)
-    monkeypatch.setitem(search.PART, "cpu", 1024)
+    monkeypatch.setitem(search.TOGETHER, "cpu", together)
+    monkeypatch.setattr(search, "PART", 1024)
+    monkeypatch.setitem(search.SIMILARITIES, "cpu", 2**22)
     rows = clustered()
     found = Search.of(rows, exact=1000)
     assert str(found).startswith("16 of ")
@@ -55,7 +58,7 @@ def test_lists_find_nine_of_ten(cell, monkeypatch):
 
 
 def test_threads_share_parts_and_find_the_same(monkeypatch):
-    monkeypatch.setitem(search.PART, "cpu", 256)
+    monkeypatch.setattr(search, "PART", 256)
     found, threads = Search.of(clustered(3000), exact=1000), torch.get_num_threads()
     alone = []
     for count in (1, 3):
@@ -64,6 +67,15 @@ def test_threads_share_parts_and_find_the_same(monkeypatch):
         assert torch.get_num_threads() == count
     torch.set_num_threads(threads)
     assert torch.equal(*alone)
+
+
+def test_lists_at_once_find_what_they_find_one_by_one(monkeypatch):
+    found = Search.of(clustered(3000), exact=1000)
+    one_by_one = found.nearest(range(3000), 8)
+    monkeypatch.setitem(search.TOGETHER, "cpu", 2**25)
+    at_once = found.nearest(range(3000), 8)
+    missed = set(map(tuple, one_by_one.T.tolist())) ^ set(map(tuple, at_once.T.tolist()))
+    assert len(missed) < 10  # products differ in their last digit
 
 
 def test_the_largest_are_the_largest():

@@ -29,6 +29,8 @@ MANY_LABELS = 1024
 """With more, the smallest ridge is not tried."""
 EXACT = 2048
 """With more labels and columns, sparse rows are solved by conjugate gradients."""
+EIGEN = {"cpu": True, "cuda": False}
+"""Whether all ridges are solved by one eigendecomposition, which takes long on a GPU."""
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
 JUDGES = 8192
 """Labels, evenly spaced, by whose log-loss ridges and other parameters are chosen."""
@@ -101,11 +103,15 @@ def _dual(rows: Rows, target: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:
         [times(rows, as_dense(take(rows, block)).T.contiguous()) for block in blocks], 1
     )
     kernel = kernel.double() + 1
-    values, vectors = torch.linalg.eigh(kernel)
     shifts = ridges[:, None] * kernel.diagonal().mean()
-    shares = 1 / (values.clamp_min(0) + shifts)  # [R, L]
-    alpha = vectors @ (shares[..., None] * (vectors.T @ target.to(kernel)))
-    diagonal = shares @ vectors.square().T  # [R, L] G_ii
+    if EIGEN[kernel.device.type]:
+        values, vectors = torch.linalg.eigh(kernel)
+        shares = 1 / (values.clamp_min(0) + shifts)  # [R, L]
+        alpha = vectors @ (shares[..., None] * (vectors.T @ target.to(kernel)))
+        diagonal = shares @ vectors.square().T  # [R, L] G_ii
+    else:
+        inverse = _inverses(kernel, shifts)
+        alpha, diagonal = inverse @ target.to(kernel), inverse.diagonal(dim1=1, dim2=2)
     return (target - alpha / diagonal[..., None]).float(), alpha.float()
 
 
@@ -123,16 +129,30 @@ def _primal(rows: Rows, labelled: Tensor, target: Tensor, ridges: Tensor) -> tup
     for nodes, truth in parts:
         phi = with_constant(nodes)
         gram, moment = gram + phi.T @ phi, moment + phi.T @ truth.to(phi)
-    values, vectors = torch.linalg.eigh(gram)
     shifts = ridges[:, None] * gram.diagonal().sum() / len(labelled)
-    shares = 1 / (values.clamp_min(0) + shifts)  # [R, 1 + D]
-    weights = vectors @ (shares[..., None] * (vectors.T @ moment))
+    if EIGEN[gram.device.type]:
+        values, vectors = torch.linalg.eigh(gram)
+        shares = 1 / (values.clamp_min(0) + shifts)  # [R, 1 + D]
+        weights = vectors @ (shares[..., None] * (vectors.T @ moment))
+    else:
+        inverse = _inverses(gram, shifts)
+        weights = inverse @ moment
     loo = []
     for nodes, truth in parts:
         phi = with_constant(nodes)
-        leverage = (shares @ (phi @ vectors).square_().T)[..., None].clamp_max_(1 - 1e-6)
+        if EIGEN[gram.device.type]:
+            leverage = shares @ (phi @ vectors).square_().T
+        else:
+            leverage = torch.stack([(phi @ one).mul_(phi).sum(1) for one in inverse])
+        leverage = leverage[..., None].clamp_max_(1 - 1e-6)
         loo.append(((phi @ weights - leverage * truth) / (1 - leverage)).float())
     return torch.cat(loo, 1), weights.float()
+
+
+def _inverses(matrix: Tensor, shifts: Tensor) -> Tensor:
+    """Return ``(matrix + shift I)^-1`` for each shift: [D, D], [R, 1] -> [R, D, D]."""
+    shifted = matrix + shifts[..., None] * torch.eye(len(matrix)).to(matrix)
+    return torch.cholesky_inverse(torch.linalg.cholesky(shifted))
 
 
 def _iterative(rows: SparseMatrix, target: Tensor, ridges: Tensor) -> tuple[Tensor, Tensor]:

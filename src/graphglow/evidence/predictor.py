@@ -76,11 +76,10 @@ AT_ONCE = 2**18  # probabilities, nodes times classes, in one block
 FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels; Newton steps
 WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
 """Precisions of the normal priors around the frozen weights and around their common factor."""
-EVEN, SHARE_STEPS, SHARE_PRIOR = 0.05, 50, (0.35, 1.0)
+EVEN, SHARE_STEPS, SHARE_PRIOR, LEAST_GAIN = 0.05, 50, (0.02, 1.0), 0.03
 """Labels count as drawn evenly over classes below this probability of counts as equal; steps of
 EM; weight of the labels' shares against the predictions': a constant, and one over the labels per
-class.
-"""
+class, both over the predictions' gain in accuracy."""
 
 
 class Voter(nn.Module):
@@ -213,7 +212,8 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     Labels drawn at random have the shares of the graph. If their counts are more equal than chance
     allows (chi-squared below its 5 % quantile), they were drawn per class. The shares are then
     estimated from the predictions by EM (Saerens, Latinne and Decaestecker, 2002), shrunk towards
-    the labels' shares. Log-odds are halved there: what a few labels say is less sure than it looks.
+    the labels' shares, the more the less the predictions are right. Log-odds are halved there: what
+    a few labels say is less sure than it looks.
 
     Shapes:
         logits [N, C] over the labels' shares -> [C]
@@ -223,7 +223,10 @@ def class_shares(graph: Graph, logits: Tensor) -> Tensor:
     freedom = torch.full_like(spread, (len(graph.counts) - 1) / 2)
     if float(torch.special.gammainc(freedom, spread / 2)) >= EVEN:
         return graph.prior
-    shares, weight = graph.prior, SHARE_PRIOR[0] + SHARE_PRIOR[1] / mean
+    right = (logits[graph.labelled] + graph.prior.log()).argmax(1) == graph.classes
+    majority = graph.prior.max()
+    gain = ((right.float().mean() - majority) / (1 - majority)).clamp_min(LEAST_GAIN)
+    shares, weight = graph.prior, (SHARE_PRIOR[0] + SHARE_PRIOR[1] / mean) / gain
     for _ in range(SHARE_STEPS):
         predicted = (logits / 2 + shares.log()).softmax(1).mean(0)
         shares = (predicted + weight * graph.prior) / (1 + weight)

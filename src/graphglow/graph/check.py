@@ -106,6 +106,8 @@ def one_graph(data: object) -> Data:
     if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
+    if stated is not None and not hasattr(stated, "__index__"):
+        raise InputError(f"num_nodes must be an integer; got {stated!r}")
     if x is not None and stated is not None and stated != len(x):
         raise InputError(f"x must have one row per node ({stated}); got {len(x)} rows")
     for name in MASKS:
@@ -281,7 +283,8 @@ def random_split(y: Tensor, *, seed: int, by_class: bool = False) -> tuple[Tenso
     """
     order, rank = _shuffled(y, seed)
     if by_class:
-        share = (rank + 0.5) / torch.bincount(y[order])[y[order]]  # below 1 / 2 for half of each
+        classes = y[order].long()
+        share = (rank + 0.5) / torch.bincount(classes)[classes]  # below 1 / 2 for half of each
         share[rank == 0] = 0  # one of each class comes first
         order = order[share.argsort(stable=True)]
     n_train, n_val = max(1, len(order) // 2), max(1, len(order) // 4)

@@ -32,8 +32,8 @@ AROUND = 128
 SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how often
 LEAST = 1e-4  # products of near rows are above it
 SIMILARITIES = {"cpu": 2**21, "cuda": 2**28}  # in memory at once, of a CPU in its cache
-PART = {"cpu": 2**13, "cuda": 2**18}  # rows that go through lists together
-TIE = 1e-6  # what is as near
+TOGETHER = {"cpu": 0, "cuda": 2**25}  # numbers that a product of many lists reads; 0: one by one
+PART, TIE = 2**13, 1e-6  # rows that go through lists one by one, and what is as near
 CHUNK = 16  # columns whose largest is looked at first
 
 
@@ -90,10 +90,11 @@ class Search:
         if k < 1 or len(every) == 0:
             return every.new_empty(2, 0)
         device, threads = self.rows.device.type, torch.get_num_threads()
-        step = PART[device] if self.starts is not None else SIMILARITIES[device] // len(self.rows)
-        parts = torch.split(every, max(1, step))
-        find = partial(self._compared if self.starts is None else self._looked_up, k=k)
-        if self.starts is None or device != "cpu" or threads == 1:
+        one_by_one = self.starts is not None and not TOGETHER[device]
+        width = len(self.rows) if self.starts is None else PROBES * LONGEST
+        parts = torch.split(every, PART if one_by_one else max(1, SIMILARITIES[device] // width))
+        find = partial(self._one_by_one if one_by_one else self._pairs, k=k)
+        if threads == 1 or not one_by_one:
             found = [find(part) for part in parts]
         else:  # products of a list are too small to be shared out, so parts are
             try:
@@ -104,55 +105,86 @@ class Search:
         return self.members[torch.cat(found, 1)]
 
     @torch.no_grad()
-    def _compared(self, here: Tensor, k: int) -> Tensor:
-        """Places and the ``k`` nearest of all rows to each: [n] -> [2, <= n k]."""
-        value, there = largest(self.rows[here[0] : here[-1] + 1] @ self.rows.T, k + 1)
+    def _pairs(self, here: Tensor, k: int) -> Tensor:
+        """Places and the ``k`` nearest of each: [n] -> [2, <= n k]."""
+        value, there = self._looked_up(here, k + 1)
         value[there == here[:, None]] = -1
-        value, best = value.topk(k, 1)
+        value, best = value.topk(min(k, value.shape[1]), 1)
         pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
         return pairs[:, value > LEAST]
 
-    @torch.no_grad()
-    def _looked_up(self, here: Tensor, k: int) -> Tensor:
-        """Places and the ``k`` nearest of the rows in some lists: [n] -> [2, <= n k].
+    def _looked_up(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The largest products of rows at some places, and where: [n] -> [n, k], [n, k]."""
+        queries = self.rows[here[0] : here[-1] + 1]
+        if self.starts is None or self.around is None or self.centroids is None:
+            return largest(queries @ self.rows.T, k)
+        own = torch.searchsorted(self.starts, here, right=True) - 1
+        near = queries.new_empty(len(here), self.around.shape[1])
+        for lists, asking in _grouped(own, queries.shape[1]):
+            _fill(near, asking, queries[asking] @ self.centroids[self.around[lists]].mT)
+        probes = min(PROBES, near.shape[1])
+        asked = self.around[own].gather(1, near.topk(probes, 1)[1])  # [n, P]
+        similar = queries.new_zeros(asked.numel(), LONGEST)
+        for lists, asking in _grouped(asked.flatten(), queries.shape[1]):
+            places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
+            members = self.rows[places].masked_fill_(~are[:, :, None], 0)
+            _fill(similar, asking, queries[asking // probes] @ members.mT)
+        value, column = largest(similar.view(len(here), -1), k)
+        return value, self.starts[asked.gather(1, column // LONGEST)] + column % LONGEST
 
-        Of each list those are kept whose product is above a row's floor: the ``k`` best of its own
-        list, and of other lists what is above these.
+    @torch.no_grad()
+    def _one_by_one(self, here: Tensor, k: int) -> Tensor:
+        """As :meth:`_pairs`, one list at a time: what is above the floor of a row is kept."""
+        assert self.starts is not None
+        queries, starts = self.rows[here[0] : here[-1] + 1], self.starts.tolist()
+        own = torch.searchsorted(self.starts, here, right=True) - 1
+        lists, floor = self._probes(queries, own, k)
+        asked, order = lists.flatten().sort(stable=True)
+        asker, floor = order // lists.shape[1], floor.view(-1, 1).index_select(0, order)
+        found = []
+        for number, asking in _runs(asked):
+            first, stop = starts[number : number + 2]
+            similar = (queries.index_select(0, asker[asking]) @ self.rows[first:stop].T).numpy()
+            hit = np.flatnonzero(similar > floor[asking].numpy())
+            row, column = np.divmod(hit, stop - first)
+            found.append((row + asking.start, column + first, similar.reshape(-1)[hit]))
+        parts = (np.concatenate(part) for part in zip(*found, strict=True))
+        asks, there, value = (torch.from_numpy(part) for part in parts)
+        who = asker.index_select(0, asks)
+        value[there == here.index_select(0, who)] = 0  # itself
+        by_value = ((who << 31) - value.float().view(torch.int32)).argsort(stable=True)
+        count = torch.bincount(who, minlength=len(here))[:, None]
+        place = count.cumsum(0) - count + torch.arange(k)
+        best = by_value[place[torch.arange(k) < count]]
+        best = best[value[best] > LEAST]
+        return torch.stack([here[who[best]], there[best]])
+
+    def _probes(self, queries: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The lists that rows look through, their own first, and a floor for each.
+
+        It lets through the ``k`` best of the own list, and of others what is above these.
+
+        Shapes:
+            [n, D], sorted [n] -> [n, P], [n, P]
         """
         assert self.starts is not None
         assert self.around is not None
         assert self.centroids is not None
-        queries, starts = self.rows[here[0] : here[-1] + 1], self.starts.tolist()
-        own = torch.searchsorted(self.starts, here, right=True) - 1
         near = queries.new_empty(len(own), self.around.shape[1])
         floor = queries.new_full((len(own), 1), LEAST)
         for number, asking in _runs(own):
-            torch.mm(queries[asking], self.centroids[self.around[number]].T, out=near[asking])
-            similar = queries[asking] @ self.rows[starts[number] : starts[number + 1]].T
+            centroids = self.centroids.index_select(0, self.around[number])
+            torch.mm(queries[asking], centroids.T, out=near[asking])
+            similar = queries[asking] @ self.rows[self.starts[number] : self.starts[number + 1]].T
             if similar.shape[1] > k:  # the row itself is among them
-                floor[asking] = _kth(similar, k + 1).clamp_min_(LEAST)
-        around = self.around[own]
-        near[around == own[:, None]] = 2  # its own list goes first
-        chosen = around.gather(1, near.topk(min(PROBES, near.shape[1]), 1)[1])
-        asked, order = chosen.flatten().sort(stable=True)
-        asker = order // chosen.shape[1]
-        floor = floor[asker, 0] + torch.where(asked == own[asker], -TIE, TIE)
-        found = []
-        for number, asking in _runs(asked):
-            first, stop = starts[number : number + 2]
-            similar = queries[asker[asking]] @ self.rows[first:stop].T
-            hit = _places(similar > floor[asking, None])
-            row = hit // (stop - first)
-            found.append((asking.start + row, first + hit % (stop - first), similar.flatten()[hit]))
-        asks, there, value = (torch.cat(part) for part in zip(*found, strict=True))
-        who = asker[asks]
-        value[there == here[who]] = 0  # itself
-        by_value = ((who << 31) - value.float().view(torch.int32)).argsort(stable=True)
-        count = torch.bincount(who, minlength=len(here))[:, None]
-        each = torch.arange(k, device=here.device)
-        best = by_value[(count.cumsum(0) - count + each)[each < count]]
-        best = best[value[best] > LEAST]
-        return torch.stack([here[who[best]], there[best]])
+                kth = np.partition(similar.numpy(), -k - 1, axis=1)[:, -k - 1, None]
+                floor[asking] = torch.from_numpy(kth).clamp_min_(LEAST)
+        around = self.around.index_select(0, own)
+        near[around == own[:, None]] = -2
+        rest = max(near.shape[1] - PROBES, 0) + 1
+        chosen = torch.from_numpy(np.argpartition(near.numpy(), rest - 1, axis=1)[:, rest:])
+        lists = torch.cat([own[:, None], around.gather(1, chosen)], 1)
+        return lists, torch.cat([floor - TIE, (floor + TIE).expand_as(chosen)], 1)
 
 
 def _lists(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -224,22 +256,39 @@ def _runs(numbers: Tensor) -> Iterator[tuple[int, slice]]:
     return ((value, slice(start, stop)) for value, start, stop in runs)
 
 
-def _kth(values: Tensor, k: int) -> Tensor:
-    """The ``k``-th largest number of each row: [n, m] -> [n, 1]."""
-    if values.is_cuda:
-        return values.topk(k, 1)[0][:, -1:]
-    return torch.from_numpy(
-        np.partition(values.numpy(), -k, axis=1)[:, -k, None]
-    )  # ten times as fast
+def _grouped(asked: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Lists that are asked for, several at a time, and who asks: [n] -> [G], [G, q].
+
+    The last one who asks for a list stands there as often as makes rows equally long.
+    """
+    order = asked.argsort(stable=True)
+    lists, counts = torch.unique_consecutive(asked[order], return_counts=True)
+    ends = counts.cumsum(0)
+    by_count = counts.argsort(stable=True)
+    longest, at, most = counts[by_count].tolist(), 0, TOGETHER[asked.device.type] // width
+    while at < len(longest):
+        stop = at + 1
+        while stop < len(longest) and longest[stop] * (stop + 1 - at) <= most:
+            stop += 1
+        some = by_count[at:stop]
+        yield lists[some], order[_laid_out(ends[some] - counts[some], ends[some])[0]]
+        at = stop
 
 
-def _places(mask: Tensor) -> Tensor:
-    """Where a table, read row by row, is true: [n, m] -> [h]."""
-    return (
-        mask.flatten().nonzero()[:, 0]
-        if mask.is_cuda
-        else torch.from_numpy(np.flatnonzero(mask.numpy()))
-    )
+def _laid_out(start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
+    """Ranges, with the last number repeated up to one length; and what is none of these.
+
+    Shapes:
+        [G], [G] -> [G, longest], [G, longest]
+    """
+    slot = torch.arange(int((stop - start).max()), device=start.device)
+    number = start[:, None] + slot
+    return torch.minimum(number, stop[:, None] - 1), number < stop[:, None]
+
+
+def _fill(table: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Write to the first columns of some rows: [n, w], [G, q], [G, q, m <= w]."""
+    table[:, : values.shape[2]].index_copy_(0, rows.flatten(), values.flatten(0, 1))
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
