@@ -62,12 +62,11 @@ def demo(
     write_report(result, out)
     if json:
         return print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
-    scores = summarise(result.rows)
-    rows = []
+    scores, rows = summarise(result.rows), []
     for method in METHODS:
-        lines = [target.get(method) for target in scores.values()]
-        means = [percent(line and line.mean) for line in lines]
-        spreads = [f" +- {100 * ln.std:.1f}" if ln and ln.std is not None else "" for ln in lines]
+        cells = [target.get(method) for target in scores.values()]
+        spreads = [f" +- {100 * c.std:.1f}" if c and c.std is not None else "" for c in cells]
+        means = [percent(cell and cell.mean) for cell in cells]
         rows.append((LABELS[method], *map("".join, zip(means, spreads, strict=True))))
     print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
@@ -94,19 +93,17 @@ def datasets(data_root: flags.DataRoot = None, json: flags.Json = False) -> None
     root = data_folder(data_root)
     present = {path.parent.parent.name.lower() for path in root.glob("*/raw/*")}
     names = ("name", "kind", "nodes", "edges", "classes", "features", "needs_data", "description")
-    rows = [
-        {name: getattr(info, name) for name in names}
-        | {"found": not info.needs_data or info.name in present}
-        for info in DATASETS.values()
-    ]
+    rows, lines = [], []
+    for one in DATASETS.values():
+        found = not one.needs_data or one.name in present
+        files = "not needed" if not one.needs_data else "found" if found else "missing"
+        counts = (f"{count:,}" for count in (one.nodes, one.edges, one.classes))
+        lines.append((one.name, one.kind, *counts, files))
+        rows.append({name: getattr(one, name) for name in names} | {"found": found})
     if json:
         learners = [{"name": name, "what": what} for name, what in PRETRAINED.items()]
         facts = {"data_root": root.absolute(), "datasets": rows, "learners": learners}
         return print_json(facts)
-    lines = []
-    for row in rows:
-        files = "not needed" if not row["needs_data"] else "found" if row["found"] else "missing"
-        lines.append((row["name"], row["kind"], *(f"{row[n]:,}" for n in names[2:5]), files))
     print_table((*names[:5], "raw files"), lines)
     print_text(f"raw files are looked for in {root.absolute()} (--data-root or GRAPHGLOW_DATA)")
     print_text("pre-trained learners, for --learner:")
