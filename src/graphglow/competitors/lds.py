@@ -174,10 +174,12 @@ class LDS(Competitor):
         ones = self.state.weights.new_ones(len(row))
         return Recorded(SparseMatrix.symmetric(crow, col, ones, n))
 
-    def draw(self) -> Recorded:
-        """Draw a graph from theta."""
-        uniform = torch.empty_like(self.theta).uniform_(generator=self.generator)
-        return self.graph_of((uniform < self.theta).nonzero().T)
+    def draws(self, count: int) -> list[Recorded]:
+        """Draw graphs from theta; only pairs that can be edges take a random number."""
+        pairs = self.theta.nonzero().T
+        theta = self.theta[pairs[0], pairs[1]]
+        uniform = (torch.empty_like(theta).uniform_(generator=self.generator) for _ in range(count))
+        return [self.graph_of(pairs[:, u < theta]) for u in uniform]
 
     def fixed_draws(self) -> Iterator[Recorded]:
         """Yield S graphs that are a function of theta and of the fixed numbers u.
@@ -222,7 +224,7 @@ class LDS(Competitor):
         config, losses = self.config, []
         state = state._replace(weights=state.weights.detach().requires_grad_())
         for graph in graphs:
-            mask = self.dropout.mask(state.weights.new_empty(self.graph.num_nodes, config.hidden))
+            mask = drop(state.weights.new_ones(self.graph.num_nodes, config.hidden), self.dropout)
             x = features(drop(self.graph.x, self.dropout))
             loss = self.training_loss(self.gcn(state.weights, graph, x, mask))
             first = state.weights[: math.prod(self.shapes[0])]
@@ -243,7 +245,7 @@ class LDS(Competitor):
             self.state.weights.copy_(fresh.weights)
             self.state = fresh._replace(weights=self.state.weights)
             self.lowest, self.since = math.inf, 0
-        graphs = [self.draw() for _ in range(self.config.window + 1)]
+        graphs = self.draws(self.config.window + 1)
         state, losses = self.inner_steps(self.state, graphs[:-1])
         left, right = gradient_factors(self.outer_loss(state, graphs[-1]), graphs)
         self.update_theta(left * self.rate, right)

@@ -36,31 +36,25 @@ class FixedStructure:
         return self.matrix @ v
 
 
-@dataclass(frozen=True)
-class Dropout:
+class Dropout(NamedTuple):
     """The share of entries that training drops, and the generator that draws them."""
 
     rate: float
     generator: torch.Generator
 
-    def mask(self, like: Tensor) -> Tensor:
-        """Draw 0 (dropped) or 1 / (1 - rate) for each entry."""
-        keep = 1 - self.rate
-        mask = torch.empty_like(like, memory_format=torch.contiguous_format)
-        if mask.is_cuda:
-            mask.bernoulli_(keep, generator=self.generator)
-        else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed
-            mask.uniform_(generator=self.generator).add_(keep).floor_()
-        return mask.div_(keep)
-
 
 def drop(x: Values, dropout: Dropout | None) -> Values:
-    """Drop entries of x; a sparse matrix stays sparse."""
+    """Multiply entries by 0 (dropped) or 1 / (1 - rate); a sparse matrix stays sparse."""
     if dropout is None or dropout.rate == 0:
         return x
-    if isinstance(x, SparseMatrix):
-        return x.with_values(x.values * dropout.mask(x.values))  # type: ignore[return-value]
-    return x * dropout.mask(x)  # type: ignore[return-value]
+    values: Tensor = x.values if isinstance(x, SparseMatrix) else x
+    keep, mask = 1 - dropout.rate, torch.empty_like(values, memory_format=torch.contiguous_format)
+    if mask.is_cuda:
+        mask.bernoulli_(keep, generator=dropout.generator)
+    else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed
+        mask.uniform_(generator=dropout.generator).add_(keep).floor_()
+    left = values * mask.div_(keep)
+    return x.with_values(left) if isinstance(x, SparseMatrix) else left  # type: ignore[return-value]
 
 
 class Encoded(NamedTuple):
