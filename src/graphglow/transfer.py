@@ -44,7 +44,7 @@ from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
-from graphglow.result import RefinedEdges, TransferResult, with_known_classes
+from graphglow.result import RefinedEdges, TransferResult, method_under, with_known_classes
 from graphglow.scores import compare_accuracies
 from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.storage import Checkpoint
@@ -120,6 +120,8 @@ def transfer(
     before = 0.0 if checkpoint is None else checkpoint.seconds_before
     trained["train_seconds"] += before
     result = TransferResult(
+        method=method_under(chosen),
+        backbone=config.backbone,
         data=data,
         config=config,
         seconds=time.perf_counter() - began + before,
@@ -190,13 +192,13 @@ def _over_refined(
     unseen = len(graph.val) == 0  # then training nodes say when to stop
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     seen = graph.with_labels(val=graph.train) if unseen else graph
-    trained: dict[float, dict[str, Any]] = {}
+    balanced, trained = config.class_weight == "balanced", dict[float, dict[str, Any]]()
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         for weight in weights:
             run = config.run(weight)
-            task = GNNTask(seen, config.hidden, run, given=structure, balanced=config.balanced)
+            task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
             trained[weight] = {
