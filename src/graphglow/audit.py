@@ -85,10 +85,13 @@ class Audit:
         """The audit in a few words: the doubtful edges, missing pairs, the share of false edges."""
         count, doubtful = self.edges.shape[1], int((self.probability_real < 0.5).sum())
         likely = int((self.findings.pair_log_odds > 0).sum())
+        share = f"What share of all edges is false cannot be told here: {self.false_share}."
+        if self.false_share.is_known:
+            share = f"About {self.false_share} of all edges look false."
         made = " These edges join nearest neighbours; they were made, not given."
         return (
             f"Edges that are more likely false than real: {doubtful:,} of {count:,}. Pairs that "
-            f"look like missing edges: {likely:,}. {self.false_share.sentence}"
+            f"look like missing edges: {likely:,}. {share}"
             f"{made if edges_were_made(self.data) else ''}"
         )
 
