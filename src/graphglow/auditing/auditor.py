@@ -275,13 +275,13 @@ class Auditor(nn.Module):
         return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach))
 
     @torch.no_grad()
-    def explain(self, findings: Findings, pairs: Tensor) -> dict[str, Tensor]:
-        """Split the log-odds of edges and of other pairs into what each kind of evidence adds.
+    def explain(self, findings: Findings, pairs: Tensor) -> Tensor:
+        """Split the log-odds of edges and of other pairs into what each of GROUPS adds.
 
-        ``this graph`` is the log-odds without any evidence; all of them add up exactly.
+        The last column is the log-odds without any evidence; all of them add up exactly.
 
         Shapes:
-            pairs [2, K], low < high -> by name [K]
+            pairs [2, K], low < high -> [K, len(GROUPS) + 1]
         """
         pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
         width, fold = len(RAW), pair_fold(pairs[0], pairs[1])
@@ -299,8 +299,7 @@ class Auditor(nn.Module):
         first, second = findings.looks
         real = (parts(first, False) + parts(second, False)) / 2
         edge = is_edge(first.inputs.graph.links, pairs)[:, None]
-        shares = torch.where(edge, real, parts(first, True))
-        return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
+        return torch.where(edge, real, parts(first, True))
 
     def save(self, path: str | Path) -> None:
         """Write the weights and how they were made as safetensors, replacing an old file."""
