@@ -38,7 +38,7 @@ DEFAULT_METHODS = tuple(name for name in METHOD_TITLES if name not in ("paper", 
 SIGNIFICANCE_LEVEL = 0.05
 LEAST_LABELLED = 6
 """Labelled nodes without which nothing can be said."""
-RANKED, CONSTANT = ("auroc", "average_precision"), "majority"
+RANKED = ("auroc", "average_precision")
 TEST_PARTS = 3
 """In which labelled nodes are tested in turn where there are no test nodes."""
 
@@ -165,12 +165,7 @@ def compare(
         methods = [method for method in methods if method not in NEED_FEATURES]
     right = {method: torch.full((len(splits), len(graph.y)), math.nan) for method in methods}
     entries: dict[str, list[Entry]] = {method: [] for method in methods}
-    quality: dict[str, list[Scores]] = {method: [] for method in (*methods, CONSTANT)}
-    for split in splits:
-        share = split.y[split.train_mask].bincount().double()
-        tested = split.test_mask & (split.y >= 0)
-        p = (share / share.sum()).expand(int(tested.sum()), -1)
-        quality[CONSTANT].append(scores_of(split.y[tested], p))
+    quality: dict[str, list[Scores]] = {method: [] for method in methods}
     failed: dict[str, str] = {}
     jobs = list(product(enumerate(splits), methods))
     for done, ((number, split), method) in enumerate(jobs):
@@ -186,8 +181,8 @@ def compare(
         correct, tested = entry.scores.argmax(1) == split.y, split.test_mask & (split.y >= 0)
         right[method][number, tested] = correct[tested].float()
         entries[method].append(entry)
-        p = entry.scores if method in POOL else entry.scores.softmax(1)
-        quality[method].append(scores_of(split.y[tested], p[tested]))
+        chances = entry.scores if method in POOL else entry.scores.softmax(1)
+        quality[method].append(scores_of(split.y[tested], chances[tested]))
     progress("done", len(jobs), len(jobs))
     means = {m: float(right[m].double().nanmean(1).mean()) for m in methods if m not in failed}
     if not means:
@@ -200,9 +195,13 @@ def compare(
         estimate = statistics.mean(entry.estimate for entry in entries[method])
         ranked = [_mean(quality[method], name) for name in RANKED]
         lines.append(Line(method, means[method], deviation, seconds, p, estimate, *ranked))
-    majority = {name: _mean(quality[CONSTANT], name) for name in ("accuracy", *RANKED)}
-    skewed = any(one.skewed for one in quality[CONSTANT])
-    return Comparison(lines, how, failed, majority if skewed else None)
+    measured = quality[lines[0].method]
+    if not any(one.skewed for one in measured):
+        return Comparison(lines, how, failed)
+    most = statistics.mean(one.majority for one in measured)
+    rarer = None if lines[0].average_precision is None else 1 - most
+    constant = {"accuracy": most, "auroc": 0.5, "average_precision": rarer}
+    return Comparison(lines, how, failed, constant)
 
 
 def _mean(quality: list[Scores], name: str) -> float | None:

@@ -60,10 +60,11 @@ class DemoTarget(NamedTuple):
     @property
     def what(self) -> str:
         """The target in words."""
-        added = f"; {self.false_edges:g} false edges added for each true one"
-        half = self.labels_per_class
+        half, added = self.labels_per_class, ""
+        if self.false_edges:
+            added = f"; {self.false_edges:g} false edges added for each true one"
         labels = f"; {2 * half} labels per class, {half} of which validate a GCN"
-        return DATASETS[self.graph].what + (added if self.false_edges else "") + labels
+        return DATASETS[self.graph].what + added + labels
 
     def draw(self, seed: int) -> Data:
         """Return the graph, with the labels and false edges of a seed."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -74,18 +74,14 @@ def free_bytes(device: torch.device) -> int | None:
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(device)[0])
 
-    def number(file: Path, name: str = "") -> int:
-        found = re.search(rf"^{name} *(\d+)", file.read_text(), re.MULTILINE)
-        return int(found[1]) if found else 0
-
     if not MEMINFO.exists():  # not on Linux
         return None
-    free = 1024 * number(MEMINFO, "MemAvailable:")
+    free = 1024 * int(MEMINFO.read_text().partition("MemAvailable:")[2].split()[0])
     try:
-        limit = int((CGROUP / "memory.max").read_text())
-        cached = number(CGROUP / "memory.stat", "inactive_file")
-        return min(free, limit - number(CGROUP / "memory.current") + cached)
-    except (OSError, ValueError):  # no such limit
+        limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        cached = (CGROUP / "memory.stat").read_text().partition("inactive_file")[2].split()[0]
+        return min(free, limit - used + int(cached))
+    except (OSError, ValueError, IndexError):  # no such limit
         return free
 
 
@@ -114,16 +110,8 @@ Block = TypeVar("Block")
 Result = TypeVar("Result")
 
 
-class MapBlocks(Protocol):
-    """:func:`map_blocks`, or a partial of it that knows the workers of a job."""
-
-    def __call__(
-        self,
-        function: Callable[[Shared, Block], Result],
-        shared: Shared,
-        blocks: Iterable[Block],
-        /,
-    ) -> Iterator[Result]: ...
+MapBlocks = Callable[..., Iterator[Any]]
+""":func:`map_blocks`, or a partial of it that knows the workers of a job."""
 
 
 def map_blocks(

@@ -1,12 +1,12 @@
 """What a training returns: predictions and, for a transfer, the learned graph; saved and loaded."""
 
-from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.gnn import Backbone, FixedStructure, Structure, build_gnn
+from graphglow.gnn import BACKBONES, Backbone, FixedStructure, Structure
 from graphglow.gnn.train import Epoch, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
@@ -33,7 +33,7 @@ from graphglow.scores import (
     scores_of,
     verdict_of,
 )
-from graphglow.settings import PaperConfig, RunConfig, TransferConfig, delta_facts
+from graphglow.settings import PaperConfig, RunConfig, TransferConfig
 from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", *MASKS)
@@ -42,15 +42,21 @@ RUN_FACTS = (
     "input_weight", "chosen_by", "against_input", "least_accuracy",
 )  # fmt: skip
 """What a file holds of the graph and of the run."""
+SHOWN = (
+    "target", "method", "test_accuracy", "majority", "val_accuracy", "epochs", "input_weight",
+    "chosen_by",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RunResult(ABC):
+class RunResult:
     """A model trained on one graph, by ``transfer`` or ``fit``, at its best epoch.
 
     Accuracies are None where the graph has no such nodes. ``logits`` are [N, C].
     """
 
+    method: str
+    backbone: str | None
     data: Data
     graph: Graph
     config: RunConfig
@@ -61,14 +67,8 @@ class RunResult(ABC):
     peak_memory_bytes: int
 
     def __repr__(self) -> str:
-        facts = self.summary()
-        shown = ["target", "method", "test_accuracy", "majority", "val_accuracy", "epochs"]
-        shown += ["input_weight", "chosen_by"] if "chosen_by" in facts else []
-        return f"{type(self).__name__}({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
-
-    @abstractmethod
-    def _method_facts(self) -> dict[str, Any]:
-        """``method``, ``backbone`` and further facts of the method, for the summary."""
+        facts = {name: fact for name, fact in self.summary().items() if name in SHOWN}
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in facts.items())})"
 
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
@@ -139,7 +139,8 @@ class RunResult(ABC):
             "train_seconds": self.train_seconds,
             "total_seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
-            **self._method_facts(),
+            "method": self.method,
+            "backbone": self.backbone,
             "device": self.graph.device.type,
             "seed": self.config.seed,
         }
@@ -192,27 +193,15 @@ class TransferResult(RunResult):
             return last_refinement(*parts).latent
 
     @property
-    def method(self) -> str:
-        if isinstance(self.learner, EvidenceLearner):
-            return "evidence" if self.learner.provenance.get("trained") else "untrained"
-        config = self.learner.config
-        if not config.weighted:
-            return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
-        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
-
-    @property
     def best_epoch(self) -> Epoch:
         """The epoch whose weights were kept."""
         return best_epoch(self.history, self.least_accuracy)
 
-    def _method_facts(self) -> dict[str, Any]:
-        names = ("method", "input_weight", "chosen_by", "verdict")
-        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        facts["backbone"] = self.config.backbone
-        if isinstance(self.learner, StructureLearner):
-            return facts | delta_facts(self.learner.config.delta)
-        assert self.edges is not None
-        return facts | {"refined_edges_in_training": self.edges.edge_index.shape[1] // 2}
+    def summary(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in ("input_weight", "chosen_by", "verdict")}
+        if self.edges is not None:
+            facts["refined_edges_in_training"] = self.edges.edge_index.shape[1] // 2
+        return super().summary() | facts
 
     @property
     def verdict(self) -> str:
@@ -306,12 +295,14 @@ class TransferResult(RunResult):
             raise InputError(f"{path} must hold nodes of its own graph; got others")
         if "spectral" in tensors:
             graph = graph.with_x(tensors["spectral"])
-        gnn = build_gnn(config, graph, hidden, torch.Generator())
+        gnn = BACKBONES[config.backbone](config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]
         run["against_input"] = against and Comparison(*against)
         run["history"] = [Epoch(*row) for row in run["history"]]
         return cls(
+            method=method_under(learner),
+            backbone=config.backbone,
             data=data,
             graph=graph,
             config=config,
@@ -323,6 +314,16 @@ class TransferResult(RunResult):
             logits=tensors["logits"],
             **run,
         )
+
+
+def method_under(learner: Learner) -> str:
+    """Name the method that a transfer under a learner is, as in tables."""
+    if isinstance(learner, EvidenceLearner):
+        return "evidence" if learner.provenance.get("trained") else "untrained"
+    config = learner.config
+    if not config.weighted:
+        return f"graphglow-{config.similarity if config.neighbours is None else 'knn'}"
+    return "graphglow" if learner.provenance.get("trained") else "random-theta"
 
 
 def with_known_classes(graph: Graph, data: Data) -> Graph:
@@ -360,33 +361,38 @@ def strongest_messages(
     """Return each node's ``top_k`` strongest incoming edges; entries up to zero are no edges."""
     at_least("top_k", top_k, 1)
     given = input_weight * adj.to_scipy()
-    if input_weight == 1 or isinstance(latent, FixedStructure):
-        learned = 0 * given
-        if isinstance(latent, FixedStructure) and input_weight != 1:
-            learned = (1 - input_weight) * latent.matrix.to_scipy()
-        total = (given + learned).tocoo()
-        target, source = total.coords
-        order = np.lexsort((-total.data, target))  # stable
-        order = order[(total.data > 0)[order] & (self_loops | (source != target)[order])]
-        first = np.searchsorted(target[order], target[order])  # of the same target
-        order = order[np.arange(len(order)) - first < top_k]
-        ends = np.stack([source, target])[:, order].astype(np.int64)
-        shares = [np.asarray(part[ends[1], ends[0]]) for part in (given, learned)]
-        return WeightedEdges(*[torch.tensor(one) for one in (ends, total.data[order], *shares)])
-    nodes, blocks = adj.shape[0], []
+    if isinstance(latent, FixedStructure):
+        learned = (1 - input_weight) * latent.matrix.to_scipy()
+    elif input_weight == 1:
+        learned = sp.csr_array(given.shape, dtype=given.dtype)
+    else:
+        learned = _strongest_latent(given, latent, 1 - input_weight, top_k, self_loops)
+    total = (given + learned).tocoo()
+    target, source = total.coords
+    order = np.lexsort((-total.data, target))  # stable
+    order = order[(total.data > 0)[order] & (self_loops | (source != target)[order])]
+    first = np.searchsorted(target[order], target[order])  # of the same target
+    order = order[np.arange(len(order)) - first < top_k]
+    ends = np.stack([source, target])[:, order].astype(np.int64)
+    shares = [np.asarray(part[ends[1], ends[0]]) for part in (given, learned)]
+    return WeightedEdges(*[torch.tensor(one) for one in (ends, total.data[order], *shares)])
+
+
+def _strongest_latent(
+    given: Any, latent: Structure, share: float, top_k: int, self_loops: bool
+) -> Any:
+    """Return ``share * S`` where ``given + share * S`` has the ``top_k`` largest of each row."""
     assert isinstance(latent, PivotStructure | BlendedStructure)
+    nodes, blocks = given.shape[0], []
     factors, step = latent.factors(), max(1, BLOCK_ELEMENTS // nodes)
     for start in range(0, nodes, step):
         rows = slice(start, min(start + step, nodes))
-        dense = torch.from_numpy(given[rows].toarray()).to(adj.values.device)
-        by_pivots = sum((a[rows] @ b.T for a, b in factors), torch.zeros_like(dense))
-        by_pivots = by_pivots * (1 - input_weight)
-        total, place = dense + by_pivots, torch.arange(len(dense), device=dense.device)
+        learned = share * sum(a[rows] @ b.T for a, b in factors)
+        assert isinstance(learned, Tensor)
+        total = learned + torch.from_numpy(given[rows].toarray()).to(learned.device)
         if not self_loops:
-            total[place, place + start] = 0
-        weight, source = total.topk(min(top_k, nodes), dim=1)
-        kept, target = weight > 0, (place + start)[:, None].expand_as(source)
-        pairs = torch.stack([source[kept], target[kept]])
-        parts = (part.gather(1, source)[kept] for part in (dense, by_pivots))
-        blocks.append(WeightedEdges(pairs, weight[kept], *parts))
-    return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*blocks, strict=True)))
+            total.diagonal(start).zero_()
+        source = total.topk(min(top_k, nodes), dim=1).indices
+        kept = torch.zeros_like(learned).scatter(1, source, learned.gather(1, source))
+        blocks.append(sp.csr_array(kept.cpu().numpy()))
+    return sp.vstack(blocks, format="csr")

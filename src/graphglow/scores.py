@@ -123,7 +123,6 @@ def scores_of(y: Tensor, p: Tensor, given: Tensor | None = None) -> Scores:
 
     y, p = y.cpu(), p.cpu()
     given = torch.bincount(y) if given is None else given
-
     width = max(p.shape[1], int(y.max()) + 1)
     whole = F.pad(p.double(), (0, width - p.shape[1]))
     truth, predicted = y.numpy(), whole.argmax(1).numpy()
@@ -134,10 +133,13 @@ def scores_of(y: Tensor, p: Tensor, given: Tensor | None = None) -> Scores:
     rarer, precision = min(reversed(seen), key=lambda c: int(given[c])), None
     if len(seen) == 2 and rarer in tested:
         precision = metrics.average_precision_score(truth == rarer, chances[:, rarer])
+    confidence, right = chances.max(1), truth == predicted
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, confidence - right, BINS)
     macro: dict[str, Any] = {"average": "macro", "zero_division": 0}
     return Scores(
         nodes=len(truth),
-        accuracy=float((truth == predicted).mean()),
+        accuracy=float(right.mean()),
         majority=float(y.bincount().max()) / len(y),
         balanced_accuracy=metrics.recall_score(
             truth, predicted, labels=sorted(set(truth.tolist())), **macro
@@ -146,15 +148,9 @@ def scores_of(y: Tensor, p: Tensor, given: Tensor | None = None) -> Scores:
         log_loss=metrics.log_loss(truth, chances, labels=range(width)),
         auroc=sum(areas) / len(areas) if areas else None,
         average_precision=precision,
-        calibration_error=calibration_error(chances.max(1), truth == predicted),
+        # sum_b |mean confidence - mean right| n_b / M over ten bins of confidence
+        calibration_error=float(np.abs(gaps).sum() / len(truth)),
     )
-
-
-def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
-    """``sum_b |mean confidence - mean right| n_b / M`` over ten bins of confidence: [M], [M]."""
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(bins, confidence - right, BINS)
-    return float(np.abs(gaps).sum() / len(confidence))
 
 
 # Whether a refined graph, or what was trained over it, is better than the input

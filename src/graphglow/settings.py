@@ -4,7 +4,7 @@ Nothing here imports torch, so that help and a mistyped flag answer at once.
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from typing import ClassVar, Literal, get_args, get_origin
 
 from graphglow.errors import LARGEST_INTEGER, LARGEST_RATE, InputError, one_of, plain
 
@@ -36,36 +36,29 @@ class Settings:
             if hasattr(value, "dtype"):
                 value = plain(value)
                 object.__setattr__(self, one.name, value)
-            self._check(one.name, value, one.type)
-
-    def _check(self, name: str, value: Any, kind: Any) -> None:
-        choices = get_args(kind)
-        if type(None) in choices:
-            if value is None:
-                return
-            kind = choices[0]
-        if get_origin(kind) is Literal:
-            one_of(name, value, choices)
-            return
-        if kind is bool:
-            right, rule = type(value) is bool, "be True or False"
-        elif kind is int:
-            low = self.least.get(name, 1)
-            right = type(value) is int and low <= value <= LARGEST_INTEGER
-            rule = f"be an integer in [{low}, {LARGEST_INTEGER}]"
-        elif kind is float:
-            right = type(value) in (int, float) and 0 <= value <= LARGEST_RATE
-            rule = "be finite and >= 0"
-            if name in SHARES:
-                right, rule = right and value <= 1, "lie in [0, 1]"
-            elif name.endswith("dropout"):
-                right, rule = right and value < 1, "lie in [0, 1)"
-            elif name.endswith(("learning_rate", "temperature")):
-                right, rule = right and value > 0, "be finite and > 0"
-        else:
-            return  # settings of their own, which have checked themselves
-        if not right:
-            raise InputError(f"{name} must {rule}; got {value!r}")
+            name, kind, choices = one.name, one.type, get_args(one.type)
+            if type(None) in choices:
+                kind = choices[0] if value is not None else None
+            right, rule = True, ""
+            if get_origin(kind) is Literal:
+                one_of(name, value, choices)
+            elif kind is bool:
+                right, rule = type(value) is bool, "be True or False"
+            elif kind is int:
+                low = self.least.get(name, 1)
+                right = type(value) is int and low <= value <= LARGEST_INTEGER
+                rule = f"be an integer in [{low}, {LARGEST_INTEGER}]"
+            elif kind is float:
+                right = type(value) in (int, float) and 0 <= value <= LARGEST_RATE
+                rule = "be finite and >= 0"
+                if name in SHARES:
+                    right, rule = right and value <= 1, "lie in [0, 1]"
+                elif name.endswith("dropout"):
+                    right, rule = right and value < 1, "lie in [0, 1)"
+                elif name.endswith(("learning_rate", "temperature")):
+                    right, rule = right and value > 0, "be finite and > 0"
+            if not right:
+                raise InputError(f"{name} must {rule}; got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,18 +124,13 @@ class LearnerConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inner, cut = self.similarity in ("cosine", "dot"), self.delta == "truncate"
-        plain_heads = inner and self.num_heads == 1 and self.tied
-        for holds, rule in (
-            (cut or self.similarity == "cosine", "delta affine needs similarity cosine"),
-            (self.weighted or plain_heads, "no weights need cosine or dot, num_heads 1 and tied"),
-            (
-                self.neighbours is None or (inner and cut),
-                "neighbours need cosine or dot, cut",
-            ),
-        ):
-            if not holds:
-                raise InputError(f"{rule}; got {self}")
+        inner, affine = self.similarity in ("cosine", "dot"), self.delta == "affine"
+        if affine and self.similarity != "cosine":
+            raise InputError(f"delta affine needs similarity cosine; got {self}")
+        if not (self.weighted or (inner and self.num_heads == 1 and self.tied)):
+            raise InputError(f"no weights need cosine or dot, num_heads 1 and tied; got {self}")
+        if self.neighbours is not None and (affine or not inner):
+            raise InputError(f"neighbours need cosine or dot, cut; got {self}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,10 +218,6 @@ class TransferConfig(BackboneConfig, RunConfig):
     """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
     whose score is then the balanced accuracy. For rare classes that matter as much as others."""
 
-    @property
-    def balanced(self) -> bool:
-        return self.class_weight == "balanced"
-
     def run(self, input_weight: float) -> ModelConfig:
         """The settings of one GNN, whose message passing is not refined any further."""
         names = [f.name for group in (RunConfig, BackboneConfig) for f in fields(group)]
@@ -252,11 +236,7 @@ EPISODES = {
 
 @dataclass(frozen=True, kw_only=True)
 class EvidencePretrainConfig(Settings):
-    """Pre-training of an evidence learner.
-
-    None for a number of episodes is a tenth of its number in :data:`EPISODES` for each source,
-    and at most all of it.
-    """
+    """Pre-training of an evidence learner."""
 
     first_episodes: int | None = None
     """Episodes for the first scorer; None: 70 for each source, at most 700."""
@@ -324,8 +304,3 @@ PRETRAINING: dict[str, type[Settings]] = {
     "paper": PretrainConfig,
 }
 """Settings of each kind of learner that can be pre-trained."""
-
-
-def delta_facts(delta: str) -> dict[str, str]:
-    """Return a run's delta as a fact, unless it is the usual one."""
-    return {} if delta == LearnerConfig.delta else {"delta": delta}

@@ -44,11 +44,9 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
     path = Path(path)
     with _writable(path):
         if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "no regular file"
-            raise InputError(f"{path} is {what}: name a file to write")
+            raise InputError(f"{path} is a folder or device: name a file to write")
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-        check_folder(path)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")
         temporary.touch(exist_ok=False)  # with the permissions of any new file
         try:
@@ -58,17 +56,6 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def check_folder(path: Path) -> None:
-    """Raise unless the folder of ``path`` exists, since a mistyped one is never made."""
-    folder = path.absolute().parent
-    try:
-        folder.stat()
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path} cannot be written: there is no folder {folder}; make it first"
-        ) from error
 
 
 def append_line(path: str | Path, line: str) -> None:
@@ -118,7 +105,7 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
 def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote; refuse other kinds, and what has changed since."""
     kind = " or ".join(kinds)
-    path = existing_file(path, f"the {kind} file")
+    path = Path(path)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
@@ -136,6 +123,8 @@ def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict
         return tensors, meta
     except InputError:
         raise
+    except FileNotFoundError as error:
+        raise InputError(f"the {kind} file must exist; got {path}") from error
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated"

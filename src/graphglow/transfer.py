@@ -34,7 +34,6 @@ from graphglow.gnn.train import (
     accuracy_by_luck,
     best_epoch,
     epoch_score,
-    freeze,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
@@ -44,7 +43,7 @@ from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
-from graphglow.result import RefinedEdges, TransferResult, with_known_classes
+from graphglow.result import RefinedEdges, TransferResult, method_under, with_known_classes
 from graphglow.scores import compare_accuracies
 from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.storage import Checkpoint
@@ -120,6 +119,8 @@ def transfer(
     before = 0.0 if checkpoint is None else checkpoint.seconds_before
     trained["train_seconds"] += before
     result = TransferResult(
+        method=method_under(chosen),
+        backbone=config.backbone,
         data=data,
         config=config,
         seconds=time.perf_counter() - began + before,
@@ -152,10 +153,11 @@ def _under_paper(
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
         logits = task.logits().cpu()
+    task.gnn.zero_grad()
     return {
         "graph": graph,
         "learner": frozen,
-        "gnn": freeze(task.gnn),
+        "gnn": task.gnn.requires_grad_(False).eval(),
         "logits": logits,
         "input_weight": config.input_weight,
         "pivots": task.pivots,
@@ -190,18 +192,19 @@ def _over_refined(
     unseen = len(graph.val) == 0  # then training nodes say when to stop
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     seen = graph.with_labels(val=graph.train) if unseen else graph
-    trained: dict[float, dict[str, Any]] = {}
+    balanced, trained = config.class_weight == "balanced", dict[float, dict[str, Any]]()
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         for weight in weights:
             run = config.run(weight)
-            task = GNNTask(seen, config.hidden, run, given=structure, balanced=config.balanced)
+            task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
+            task.gnn.zero_grad()
             trained[weight] = {
                 "input_weight": weight,
-                "gnn": freeze(task.gnn),
+                "gnn": task.gnn.requires_grad_(False).eval(),
                 "logits": task.logits().cpu(),
                 "history": history,
                 "least_accuracy": least,

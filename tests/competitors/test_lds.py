@@ -174,7 +174,7 @@ def test_probabilities_start_as_the_graph(num_nodes):
     model = small_model(num_nodes, samples=4)
     expected = (model.graph.neighbours.to_dense() > 0).double()
     assert torch.equal(all_probabilities(model), expected)
-    draws = [model.draw(), *model.fixed_draws()]
+    draws = [*model.draws(1), *model.fixed_draws()]
     assert all(torch.equal(drawn.matrix.to_dense(), expected) for drawn in draws)  # no chance
 
 
@@ -193,7 +193,7 @@ def test_draws_follow_the_probabilities():
     model = random_model(NODES)
     truth, total, fixed = all_probabilities(model), 0, 0
     for _ in range(100):
-        total = total + torch.stack([model.draw().matrix.to_dense() for _ in range(4)]).sum(0)
+        total = total + torch.stack([graph.matrix.to_dense() for graph in model.draws(4)]).sum(0)
         model.uniform.uniform_(generator=model.generator)
         draws = torch.stack([drawn.matrix.to_dense() for drawn in model.fixed_draws()])
         assert ((draws.sum(0) - 16 * truth).abs() < 1).all()  # as often as they should, up to one

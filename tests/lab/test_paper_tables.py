@@ -11,7 +11,7 @@ from graphglow.errors import InputError
 from graphglow.graph.datasets import PERTURBATIONS
 from graphglow.lab import paper_tables as paper
 from graphglow.lab.config import RunsConfig
-from graphglow.lab.paper_tables import ABLATIONS, BY_EVIDENCE, CONTROL_LINES, EXPERIMENTS, OWN_LINES
+from graphglow.lab.paper_tables import ABLATIONS, CONTROL_LINES, EXPERIMENTS, OWN_LINES
 from graphglow.lab.runs import run_of
 from graphglow.settings import PaperConfig, PretrainConfig
 
@@ -68,8 +68,8 @@ def test_cells_are_whole(name):
     assert len({cell.key for cell in made}) == len(made)
     for cell in made:
         assert cell.experiment == name
-        assert cell.method in {*METHODS, *BY_EVIDENCE, "graphglow"}
-        assert bool(cell.sources) == (cell.method in (*paper.TRANSFERRED, "evidence"))
+        assert cell.method in {*METHODS, "graphglow"}
+        assert bool(cell.sources) == (cell.method in paper.TRANSFERRED)
         assert cell.target in paper.GRAPHS
         assert cell.target not in cell.sources
         assert cell.damage is None or cell.damage[0] in PERTURBATIONS
@@ -79,8 +79,8 @@ def test_cells_are_whole(name):
 @pytest.mark.parametrize("name", ["table1", "table2"])
 def test_tables_have_the_papers_rows_and_the_controls(name):
     made, table = cells(name), {"table1": paper.TABLE_1, "table2": paper.TABLE_2}[name]
-    assert {cell.method for cell in made.values()} == {*table, *CONTROL_LINES, *BY_EVIDENCE}
-    assert len(made) == 7 * (len(table) + len(CONTROL_LINES) + len(OWN_LINES) + len(BY_EVIDENCE))
+    assert {cell.method for cell in made.values()} == {*table, *CONTROL_LINES}
+    assert len(made) == 7 * (len(table) + len(CONTROL_LINES) + len(OWN_LINES))
     assert made["gcn/cora"].paper == (0.816, 0.004)
     assert made["linkx/cora"].paper is None
 

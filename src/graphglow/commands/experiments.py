@@ -62,28 +62,21 @@ def demo(
     write_report(result, out)
     if json:
         return print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
-    scores = summarise(result.rows)
-    rows = []
+    scores, rows = summarise(result.rows), []
     for method in METHODS:
-        lines = [target.get(method) for target in scores.values()]
-        means = [percent(line and line.mean) for line in lines]
-        spreads = [f" +- {100 * ln.std:.1f}" if ln and ln.std is not None else "" for ln in lines]
+        cells = [target.get(method) for target in scores.values()]
+        spreads = [f" +- {100 * c.std:.1f}" if c and c.std is not None else "" for c in cells]
+        means = [percent(cell and cell.mean) for cell in cells]
         rows.append((LABELS[method], *map("".join, zip(means, spreads, strict=True))))
     print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
     before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
-    sentences = [
-        *headline(result),
+    sentence = (
         f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
         f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the "
-        f"injected edges and {percent(refined.dropped_own)} of its own.",
-    ]
-    if refined.audit_auc is not None:
-        sentences.append(
-            "Its audit, without labels, tells injected edges from others with an AUC of "
-            f"{refined.audit_auc:.3f}."
-        )
-    print_text("\n".join(sentences))
+        f"injected edges and {percent(refined.dropped_own)} of its own."
+    )
+    print_text("\n".join([*headline(result), sentence]))
     print_text(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")
 
 
@@ -100,19 +93,17 @@ def datasets(data_root: flags.DataRoot = None, json: flags.Json = False) -> None
     root = data_folder(data_root)
     present = {path.parent.parent.name.lower() for path in root.glob("*/raw/*")}
     names = ("name", "kind", "nodes", "edges", "classes", "features", "needs_data", "description")
-    rows = [
-        {name: getattr(info, name) for name in names}
-        | {"found": not info.needs_data or info.name in present}
-        for info in DATASETS.values()
-    ]
+    rows, lines = [], []
+    for one in DATASETS.values():
+        found = not one.needs_data or one.name in present
+        files = "not needed" if not one.needs_data else "found" if found else "missing"
+        counts = (f"{count:,}" for count in (one.nodes, one.edges, one.classes))
+        lines.append((one.name, one.kind, *counts, files))
+        rows.append({name: getattr(one, name) for name in names} | {"found": found})
     if json:
         learners = [{"name": name, "what": what} for name, what in PRETRAINED.items()]
         facts = {"data_root": root.absolute(), "datasets": rows, "learners": learners}
         return print_json(facts)
-    lines = []
-    for row in rows:
-        files = "not needed" if not row["needs_data"] else "found" if row["found"] else "missing"
-        lines.append((row["name"], row["kind"], *(f"{row[n]:,}" for n in names[2:5]), files))
     print_table((*names[:5], "raw files"), lines)
     print_text(f"raw files are looked for in {root.absolute()} (--data-root or GRAPHGLOW_DATA)")
     print_text("pre-trained learners, for --learner:")
@@ -156,7 +147,7 @@ def compare(
     if methods == ():
         raise InputError(f"--methods needs names: {', '.join(METHOD_TITLES)}")
     for method in methods or ():
-        one_of("--methods", method, tuple(METHOD_TITLES))
+        one_of("--methods", method, METHOD_TITLES)
     with spinner(f"loading {target}"):
         data, _ = reading.read(target, tell_split=False)  # other splits are drawn
     with progress_bar() as move:
@@ -165,11 +156,10 @@ def compare(
             device=device, progress=move,
         )  # fmt: skip
     if json:
-        facts = {"command": "compare", "target": data.name, "how": table.how, "seed": seed}
-        facts |= {"recommended": table.recommended.method, "majority": table.majority}
-        lines = [line._asdict() | {"basis": line.basis} for line in table.lines]
-        facts |= {"lines": lines, "failed": table.failed, "verdict": table.verdict}
-        return print_json(facts)
+        facts = {"command": "compare", "target": data.name, "seed": seed, **vars(table)}
+        facts["lines"] = [line._asdict() | {"basis": line.basis} for line in table.lines]
+        recommended = table.recommended.method
+        return print_json(facts | {"recommended": recommended, "verdict": table.verdict})
     for method, why in table.failed.items():
         print_note(f"{METHOD_TITLES[method]} could not run: {why}")
     print_text(f"{data.name}\n{table!r}")
@@ -276,7 +266,7 @@ def reproduce(
         print_note(f"pictures: {', '.join(map(str, filter(None, paths))) or 'none'}")
     if json:
         scores = {} if whole else {n: markdown.cell_scores(n, rows, tuned) for n in names}
-        means = {name: {one.cell.key: one.mean for one in all_} for name, all_ in scores.items()}
+        means = {n: {one.key: one.mean for one in s.itertuples()} for n, s in scores.items()}
         return print_json(facts | {"accuracies": means})
     for name in names:
         made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)

@@ -198,8 +198,6 @@ def refine(
             **vars(working),
         )  # fmt: skip
     seconds = time.perf_counter() - began
-    if predictions is not None and refined.predict_proba() is None:
-        raise InputError(f"--predictions needs labels to learn from, and {target} has none")
     write_each((out, partial(write_graph, refined)), (predictions, refined.write_predictions))
     edges_in, edges_out = input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2

@@ -39,7 +39,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     from rich.markup import escape
     from rich.table import Table
 
-    lines = [[escape(_lines(cell)) for cell in row] for row in rows]
+    lines = [[escape(printable(cell)) for cell in row] for row in rows]
     table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
     table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
     for place, column in enumerate(columns):
@@ -52,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 def print_text(text: str) -> None:
     """Print plain text as it is, less control characters."""
-    sys.stdout.write(_lines(text) + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def print_json(facts: Mapping[str, Any]) -> None:
@@ -101,13 +101,11 @@ def percent(share: float | None) -> str:
 
 
 def printable(value: object) -> str:
-    """Text without control characters, which file names may hold."""
-    text = str(value)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _lines(text: object) -> str:
-    return "\n".join(map(printable, str(text).split("\n")))
+    """Text without control characters other than line breaks, which file names may hold."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
+        for c in str(value)
+    )
 
 
 def strict(value: Any) -> Any:
@@ -132,7 +130,6 @@ def check_output(
 ) -> Path:
     """Return ``path`` if a file can be written there, which may not be one of the ``inputs``."""
     from graphglow.graph.tables import require_pyarrow, tables_at
-    from graphglow.storage import check_folder
 
     path = path.expanduser()
     if suffixes and path.suffix.lower() not in suffixes:
@@ -151,7 +148,8 @@ def check_output(
             raise InputError(f"{path} is no regular file: choose another output")
         if os.path.lexists(path) and not overwrite:
             raise InputError(f"{path} exists: choose another output, or pass --overwrite")
-        check_folder(path)
+        if not path.absolute().parent.exists():
+            raise InputError(f"{path} cannot be written: there is no folder for it; make it first")
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.absolute().parent):
             pass
     except OSError as error:
@@ -176,7 +174,6 @@ def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
 
 
 def interactive() -> bool:
-    """Whether somebody watches."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
@@ -209,12 +206,14 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None]"]:
+def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None] | None"]:
     """Yield an ``on_epoch`` that moves a bar of ``epochs``, from the start again for each GNN."""
+    if not interactive():
+        yield None
+        return
     with progress_bar() as move:
-
-        def on_epoch(epoch: "Epoch") -> None:
-            what = f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}"
-            move(what, epoch.epoch, epochs)
-
-        yield on_epoch
+        yield lambda epoch: move(
+            f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}",
+            epoch.epoch,
+            epochs,
+        )

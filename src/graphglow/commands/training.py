@@ -133,8 +133,7 @@ def fit(
     with epoch_bar(settings.epochs) as on_epoch:
         result = competitors.fit(method, data, settings, on_epoch=on_epoch)
     write_each((predictions, result.write_predictions))
-    facts = {**result.summary(), "split": split, "predictions": predictions}
-    print_facts("Fit", facts, json=json)
+    print_facts("Fit", {**result.summary(), "split": split, "predictions": predictions}, json=json)
 
 
 def pretrain(
@@ -168,8 +167,6 @@ def pretrain(
     """
     if reading.split_file is not None:
         raise InputError("--split-file has no effect: no one file has the split of several graphs")
-    if kind != "evidence" and workers is not None:
-        raise InputError("--workers goes with --kind evidence")
     if kind != "paper" and resume:
         raise InputError("--resume goes with --kind paper")
 

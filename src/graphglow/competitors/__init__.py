@@ -42,12 +42,6 @@ METHODS: dict[str, Method] = {
 class FitResult(RunResult):
     """A competitor's predictions at its best epoch."""
 
-    method: str
-    backbone: str | None
-
-    def _method_facts(self) -> dict[str, Any]:
-        return {"method": self.method, "backbone": self.backbone}
-
 
 def method_named(name: str) -> Method:
     """Look a method up; an unknown name is refused, with the nearest."""

@@ -36,31 +36,25 @@ class FixedStructure:
         return self.matrix @ v
 
 
-@dataclass(frozen=True)
-class Dropout:
+class Dropout(NamedTuple):
     """The share of entries that training drops, and the generator that draws them."""
 
     rate: float
     generator: torch.Generator
 
-    def mask(self, like: Tensor) -> Tensor:
-        """Draw 0 (dropped) or 1 / (1 - rate) for each entry."""
-        keep = 1 - self.rate
-        mask = torch.empty_like(like, memory_format=torch.contiguous_format)
-        if mask.is_cuda:
-            mask.bernoulli_(keep, generator=self.generator)
-        else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed
-            mask.uniform_(generator=self.generator).add_(keep).floor_()
-        return mask.div_(keep)
-
 
 def drop(x: Values, dropout: Dropout | None) -> Values:
-    """Drop entries of x; a sparse matrix stays sparse."""
+    """Multiply entries by 0 (dropped) or 1 / (1 - rate); a sparse matrix stays sparse."""
     if dropout is None or dropout.rate == 0:
         return x
-    if isinstance(x, SparseMatrix):
-        return x.with_values(x.values * dropout.mask(x.values))  # type: ignore[return-value]
-    return x * dropout.mask(x)  # type: ignore[return-value]
+    values: Tensor = x.values if isinstance(x, SparseMatrix) else x
+    keep, mask = 1 - dropout.rate, torch.empty_like(values, memory_format=torch.contiguous_format)
+    if mask.is_cuda:
+        mask.bernoulli_(keep, generator=dropout.generator)
+    else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed
+        mask.uniform_(generator=dropout.generator).add_(keep).floor_()
+    left = values * mask.div_(keep)
+    return x.with_values(left) if isinstance(x, SparseMatrix) else left  # type: ignore[return-value]
 
 
 class Encoded(NamedTuple):
@@ -135,7 +129,8 @@ class Backbone(nn.Module, ABC):
 
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
         """Create the weights with their initial values; here, a matrix and a bias per layer."""
-        self.weights, self.biases = glorots(self.widths, generator), vectors(self.widths)
+        self.weights = glorots(self.widths, generator)
+        self.biases = nn.ParameterList([torch.zeros(behind) for _, behind in self.widths])
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
@@ -160,8 +155,3 @@ def glorots(widths: Sequence[tuple[int, int]], generator: torch.Generator) -> nn
 def vector(size: int) -> nn.Parameter:
     """A bias, zero at first."""
     return nn.Parameter(torch.zeros(size))
-
-
-def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:
-    """A bias per layer."""
-    return nn.ParameterList([torch.zeros(size) for _, size in widths])

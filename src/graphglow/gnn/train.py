@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import build_gnn
-from graphglow.gnn.propagation import Backbone, Dropout, MixedPropagation, Structure
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Dropout, MixedPropagation, Structure
 from graphglow.graph import Graph
 from graphglow.settings import ModelConfig, RunConfig
 
@@ -108,7 +108,8 @@ class GNNTask(Task):
         balanced: bool = False,
     ) -> None:
         super().__init__(graph, config)
-        self.gnn = build_gnn(config, graph, hidden, self.start).to(graph.device)
+        gnn = BACKBONES[config.backbone](config, graph, hidden, self.start)
+        self.gnn = gnn.to(graph.device)
         self.mix = MixedPropagation(graph.adj, given, 1 if given is None else config.input_weight)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
         self.train_weight = balancing(self.train_labels) if balanced else None
@@ -148,8 +149,8 @@ class Loop:
         self.best_weights = [weight.clone() for weight in task.weights]
         self.scores = torch.zeros(epochs + 1, 4, dtype=torch.float64, device=device)
         self.scores[0, 1] = math.inf  # the loss before any training: every epoch is better
-        recorded = task.capture and epochs >= SHORTEST_RECORDING
-        self._replay = Replay(task.generator, device, enabled=recorded)
+        recorded = task.capture and epochs >= SHORTEST_RECORDING and device.type == "cuda"
+        self._replay = Replay(task.generator, device) if recorded else None
 
     def run(
         self,
@@ -177,10 +178,10 @@ class Loop:
         while done < self.epochs and done - int(self.best) < self.patience:
             stop = min(done + self.read_every, self.epochs)
             for number in range(done + 1, stop + 1):
-                if self._replay.enabled:
-                    self._replay(self._epoch)
-                else:
+                if self._replay is None:
                     self._epoch()
+                else:
+                    self._replay(self._epoch)
                 if look is not None:
                     look(number)
             history += self._read(done, stop, on_epoch)
@@ -236,7 +237,7 @@ class Loop:
 
 
 class Replay:
-    """Do a step again and again; on a GPU, record it after the first time and replay the record.
+    """Do a step again and again on a GPU: record it after the first time and replay the record.
 
     The step works in place on tensors that stay where they are, draws only from ``generator`` and
     never waits for the GPU; the numbers are then the same with and without recording. Where
@@ -244,27 +245,23 @@ class Replay:
     not kept, since its owner holds this object: a circle of references would keep a GPU's memory.
     """
 
-    def __init__(self, generator: torch.Generator, device: torch.device, *, enabled: bool) -> None:
-        self.generator, self.device = generator, device
-        self.enabled, self.warm = enabled and device.type == "cuda", False
+    def __init__(self, generator: torch.Generator, device: torch.device) -> None:
+        self.generator, self.device, self.steps = generator, device, 0
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.graph: torch.cuda.CUDAGraph | None = None
-        if self.enabled:
-            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, step: Callable[[], None]) -> None:
         """Do ``step``, the same in every call."""
-        if self.enabled and self.warm and self.graph is None:
+        self.steps += 1
+        if self.steps == 2:
             self._record(step)
         if self.graph is not None:
             self.graph.replay()
-        elif self.enabled:  # where it will be recorded: same workspaces
-            self.stream.wait_stream(torch.cuda.current_stream(self.device))
-            with torch.cuda.stream(self.stream):
-                step()
-            torch.cuda.current_stream(self.device).wait_stream(self.stream)
-        else:
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self.stream):  # where it is recorded: same workspaces
             step()
-        self.warm = True
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
     def _record(self, step: Callable[[], None]) -> None:
         graph, before = torch.cuda.CUDAGraph(), self.generator.clone_state()
@@ -273,7 +270,7 @@ class Replay:
             with torch.cuda.graph(graph, stream=self.stream):
                 step()
         except RuntimeError as error:
-            self.enabled = False
+            self.stream = torch.cuda.current_stream(self.device)
             self.generator.graphsafe_set_state(before)  # the old one takes itself for recorded
             warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
         else:
@@ -335,9 +332,3 @@ def balancing(labels: Tensor) -> Tensor:
     counts = torch.bincount(labels)
     each = len(labels) / (counts.clamp_min(1) * (counts > 0).sum())
     return each[labels]
-
-
-def freeze(gnn: Backbone) -> Backbone:
-    """Return the GNN as training left it, without gradients."""
-    gnn.zero_grad()
-    return gnn.requires_grad_(False).eval()

@@ -101,6 +101,8 @@ def one_graph(data: object) -> Data:
     if data.edge_index is None and data.get("adj_t") is not None:
         raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
     x, stated = data.x, data.get("num_nodes")
+    if stated is not None:
+        at_least("num_nodes", stated, 0)
     if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
@@ -278,6 +280,7 @@ def random_split(y: Tensor, *, seed: int, by_class: bool = False) -> tuple[Tenso
     Shapes:
         y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
     """
+    y = y.long()  # torch takes uint8 for a mask
     order, rank = _shuffled(y, seed)
     if by_class:
         classes = y[order].long()

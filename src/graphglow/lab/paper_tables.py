@@ -90,11 +90,8 @@ METHOD_NAMES = {
     "idgl": "IDGL",
     "idgl-anchor": "IDGL, anchors",
     "vgcn": "VGCN",
-    "evidence": "evidence learner, sources as in the paper",
-    "evidence-universal": "evidence learner, universal",
-    "evidence-untrained": "evidence learner, untrained",
 }
-"""Methods in the paper's order, then controls, then what goes beyond the paper."""
+"""Methods in the paper's order, then controls."""
 OWN_LINES = {
     "graphglow-on": ("graphglow", "GraphGLOW, lambda < 1"),
     "random-on": ("random-theta", "random theta, lambda < 1"),
@@ -113,12 +110,7 @@ TUNED_AS = {
 """Whose settings a variant takes: it is the same model, and only compares nodes differently."""
 TRANSFERRED = ("graphglow", "graphglow-attention")
 """Methods whose structure learner is trained on source graphs."""
-BY_EVIDENCE = {"evidence": "", "evidence-universal": "universal", "evidence-untrained": "untrained"}
-"""Transfers under an evidence learner with default settings, by the package's name of the learner;
-the first one's is pre-trained on the cell's sources and random graphs."""
 CONTROL_LINES = ("random-theta", "equal-theta", "mlp", "link", "link-features", "linkx")
-EVIDENCE_PRETRAINING = {"first_episodes": 100, "vote_episodes": 70, "second_episodes": 100}
-"""A third of the default, for one learner per set of sources."""
 
 TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
 TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")
@@ -209,13 +201,12 @@ def _cell(
     experiment: str, line: str, method: str, target: str, sources: Sources = of_the_other_kind,
     **facts: Any,
 ) -> Cell:  # fmt: skip
-    learned = method in TRANSFERRED or method == "evidence"
     return Cell(
         experiment=experiment,
         key=f"{line}/{target}",
         method=method,
         target=target,
-        sources=sources(target) if learned else (),
+        sources=sources(target) if method in TRANSFERRED else (),
         **{"label": METHOD_NAMES[method], "tuned_as": ON.get(method, "")} | facts,
     )
 
@@ -227,9 +218,6 @@ def _table(name: str, table: Printed, sources: Sources) -> Iterator[Cell]:
     for (line, method, label, tuned), target in product(lines, GRAPHS):
         paper = table.get(line, {}).get(target)
         yield _cell(name, line, method, target, sources, label=label, tuned_as=tuned, paper=paper)
-    for method, target in product(BY_EVIDENCE, GRAPHS):
-        before = EVIDENCE_PRETRAINING if method == "evidence" else {}
-        yield _cell(name, method, method, target, sources, pretraining=before)
 
 
 def table1() -> Iterator[Cell]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,25 +22,19 @@ from torch_geometric.data import Data
 from graphglow.competitors import METHODS, fit
 from graphglow.device import map_blocks, reset_peak_memory, resolve_device
 from graphglow.errors import InputError
-from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.datasets import PERTURBATIONS
 from graphglow.graph.load import data_folder
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_settings
-from graphglow.lab.paper_tables import BY_EVIDENCE, ON, OWN_LINES, TRANSFERRED, Cell, split_of
+from graphglow.lab.paper_tables import ON, OWN_LINES, TRANSFERRED, Cell, split_of
 from graphglow.lab.row_files import Row, as_line, digest, file_of, provenance, rows_in
 from graphglow.lab.structure_metrics import edge_label_weights, observed_metrics, structure_metrics
+from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import PaperTask
 from graphglow.pretrain import pretrain
-from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
-from graphglow.settings import (
-    EvidencePretrainConfig,
-    PaperConfig,
-    PretrainConfig,
-    RunConfig,
-    TransferConfig,
-)
+from graphglow.pretrained import load_learner
+from graphglow.settings import PaperConfig, PretrainConfig, RunConfig
 from graphglow.storage import append_line
 from graphglow.transfer import transfer
 
@@ -175,12 +169,11 @@ class Pretraining(NamedTuple):
     """A learner that runs ask for."""
 
     sources: tuple[str, ...]
-    config: PretrainConfig | EvidencePretrainConfig
+    config: PretrainConfig
 
     @property
     def key(self) -> str:
-        facts = asdict(self.config)
-        return digest(self.sources, facts | ({"device": "auto"} if "device" in facts else {}))
+        return digest(self.sources, asdict(self.config) | {"device": "auto"})
 
     def file(self, out: Path) -> Path:
         """Where the learner lies: in a folder beside the rows."""
@@ -191,8 +184,6 @@ class Pretraining(NamedTuple):
     def about(self) -> str:
         """The learner in words, and about how long it takes at most."""
         name, c = " + ".join(self.sources), self.config
-        if isinstance(c, EvidencePretrainConfig):
-            return f"{name}: the evidence learner, about 20 min on two cores"
         cpu = resolve_device(c.device).type == "cpu"
         sizes = [DATASETS[source].nodes for source in self.sources]
         cells = [size * min(size, c.num_pivots) * c.refinements for size in sizes]
@@ -209,17 +200,13 @@ CPU_SECONDS, GPU_SECONDS = 1e-7, 3e-10
 
 def pretrained(
     data_root: Path | None, wanted: Pretraining, progress: Progress = no_progress
-) -> tuple[Pretraining, Learner]:
+) -> tuple[Pretraining, StructureLearner]:
     """Pre-train on the sources; return the learner beside what was asked for."""
     graphs = [load_with_split(name, data_root) for name in wanted.sources]
     began, number = time.perf_counter(), count(1)
     what, config = f"pre-training on {' + '.join(wanted.sources)}", wanted.config
-    if isinstance(config, EvidencePretrainConfig):
-        heard: dict[str, Any] = {"on_progress": lambda stage, *done: progress(what, *done)}
-    else:
-        most = config.episodes * config.epochs * len(graphs)
-        heard = {"on_epoch": lambda epoch: progress(what, next(number), most)}
-    learner: Learner = pretrain(graphs, config, **heard)
+    most = config.episodes * config.epochs * len(graphs)
+    learner = pretrain(graphs, config, on_epoch=lambda _: progress(what, next(number), most))
     learner.provenance["seconds"] = time.perf_counter() - began
     learner.provenance["splits"] = [split_of(name) for name in wanted.sources]
     learner.provenance["provenance"] = provenance()
@@ -235,8 +222,6 @@ NUM_LEARNERS = 3
 """Learners of each set of sources: the seeds of a cell take them in turn."""
 WARM_UP = 10
 """Epochs of a run before one that is timed on a GPU."""
-identity_of = cache(lambda name: learner_identity(load_learner(name or UNIVERSAL)))
-"""A digest of the weights of a learner of the package, for which every run asks."""
 
 
 class CellRun(NamedTuple):
@@ -244,7 +229,7 @@ class CellRun(NamedTuple):
 
     cell: Cell
     setup: str
-    config: RunConfig | TransferConfig
+    config: RunConfig
     pretraining: Pretraining | None
 
     @property
@@ -273,12 +258,8 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     after = merged(after, cell.settings)
     after |= {} if config.epochs is None else {"epochs": config.epochs}
     before = merged(before, cell.pretraining)
-    identity: list[Any] = []
-    kind: type[Any]
-    if cell.method in BY_EVIDENCE:  # nothing is tuned
-        kind = TransferConfig
-        identity = [[EVIDENCE_VERSION, identity_of(BY_EVIDENCE[cell.method])]]
-    elif cell.method in TRANSFERRED:
+    kind: type[RunConfig]
+    if cell.method in TRANSFERRED:
         kind = PaperConfig  # whose encoder is that of pre-training
         before = {name: after[name] for name in ("encoder",) if name in after} | before
         if cell.method == "graphglow-attention":
@@ -286,11 +267,9 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> CellRun:
     else:
         kind = METHODS[cell.method].config
     setup = digest(cell.method, cell.target, cell.split, sorted(cell.sources), cell.damage,
-                   cell.observe_every, cell.timed, [after, before, *identity])  # fmt: skip
+                   cell.observe_every, cell.timed, [after, before])  # fmt: skip
     pretraining = None
-    if cell.sources and cell.method in BY_EVIDENCE:
-        pretraining = Pretraining(cell.sources, config_of(EvidencePretrainConfig, before))
-    elif cell.sources:
+    if cell.sources:
         before = {"seed": seed % NUM_LEARNERS} | before
         given = config_of(PretrainConfig, before, device=config.device)
         pretraining = Pretraining(cell.sources, given)
@@ -352,16 +331,16 @@ def run_cells(
     return make_rows(_measure_cell, known, plan, out, config, progress)
 
 
-def _measure_cell(known: tuple[Path | None, dict[Pretraining, Learner], int], run: CellRun) -> Row:
+def _measure_cell(
+    known: tuple[Path | None, dict[Pretraining, StructureLearner], int], run: CellRun
+) -> Row:
     data_root, learners, workers = known
     cell, config = run.cell, run.config
     data = load_with_split(cell.target, data_root)
     if cell.damage is not None:
         kind, ratio = cell.damage
         data = PERTURBATIONS[kind](data, ratio, seed=config.seed)
-    learner: Learner | str = BY_EVIDENCE.get(cell.method, "")
-    if run.pretraining is not None:
-        learner = learners[run.pretraining]
+    learner = None if run.pretraining is None else learners[run.pretraining]
     looks: list[dict[str, float]] = []
 
     def look(task: PaperTask, epoch: int) -> None:
@@ -370,7 +349,7 @@ def _measure_cell(known: tuple[Path | None, dict[Pretraining, Learner], int], ru
             looks.append({"epoch": epoch} | found)
 
     def trained(config: Any) -> Any:
-        if cell.method in BY_EVIDENCE or cell.method in TRANSFERRED:
+        if learner is not None:
             return transfer(data, learner, config, look=look if cell.observe_every else None)
         return fit(cell.method, data, config)
 
@@ -382,7 +361,7 @@ def _measure_cell(known: tuple[Path | None, dict[Pretraining, Learner], int], ru
     facts = result.summary()
     row = {name: facts.get(name) for name in RESULT}
     row |= {"threads": torch.get_num_threads(), "processes": workers}
-    if not isinstance(learner, str):
+    if learner is not None:
         row["pretrain_seconds"] = learner.provenance["seconds"]
     looks = [one for one in looks if one["epoch"] <= result.epochs]
     if looks:
