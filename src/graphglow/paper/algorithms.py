@@ -292,8 +292,8 @@ class SharedLearner:
         self.best = copy.deepcopy(self.learner)
 
     def state(self) -> dict[str, Any]:
-        parts = {"theta": self.learner, "best": self.best, "adam": self.optimizer}
-        return {name: part.state_dict() for name, part in parts.items()}
+        theta, best = self.learner.state_dict(), self.best.state_dict()
+        return {"theta": theta, "best": best, "adam": self.optimizer.state_dict()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.learner.load_state_dict(state["theta"])
