@@ -266,7 +266,7 @@ def reproduce(
         print_note(f"pictures: {', '.join(map(str, filter(None, paths))) or 'none'}")
     if json:
         scores = {} if whole else {n: markdown.cell_scores(n, rows, tuned) for n in names}
-        means = {name: {one.cell.key: one.mean for one in all_} for name, all_ in scores.items()}
+        means = {n: {one.key: one.mean for one in s.itertuples()} for n, s in scores.items()}
         return print_json(facts | {"accuracies": means})
     for name in names:
         made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)

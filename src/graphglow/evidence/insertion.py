@@ -45,8 +45,6 @@ from graphglow.evidence.views import (
     pair_blocks,
     role_degrees,
     role_view,
-    second_views,
-    views_of,
 )
 from graphglow.graph.check import checked_edges
 from graphglow.graph.graph import FeatureEncoder, Graph, undirected_edges
@@ -75,10 +73,12 @@ class FrozenGraph:
     def __init__(self, refined: RefinedGraph) -> None:
         if refined.probabilities is None:
             raise InputError("new nodes need a graph with labels; got one without any")
-        self.refined, self.known, self.graph = refined, refined.known, refined.graph
+        self.refined, self.known, self.graph = refined, refined.known.whole, refined.graph
         if refined.update is None:  # a single class
             return
         known, graph, x = self.known, self.graph, self.known.views["x"]
+        final = final_views(x, refined.adjacency())
+        self.known = known = replace(known, views=known.views | final)
         first = known.pairs[:, : len(known.first_weight)]
         s = adjacency_over(first, known.first_weight, graph.num_nodes)
         graphs = {"a": graph.adj, "s": s, "f": refined.adjacency()}
@@ -485,15 +485,9 @@ def load_state(
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
     refined: RefinedGraph = _unpack(state["refined"], tensors)
     known = refined.known
-    graph, weight, x = known.graph, known.first_weight, known.views["x"]
-    vars(graph)["encoded"] = (None, _unpack(state["encoder"], tensors))
-    views = views_of(graph, x, known.views["link"])
-    first = adjacency_over(known.pairs[:, : len(weight)], weight, graph.num_nodes)
-    views |= second_views(views, first)
-    if refined.update is not None:
-        views |= final_views(graph, x, refined.adjacency())
-    known = replace(known, views=views, learner=learner)
-    return FrozenGraph(replace(refined, known=known)), more, meta["facts"]
+    vars(known.graph)["encoded"] = (None, _unpack(state["encoder"], tensors))
+    refined = replace(refined, known=replace(known, learner=learner))
+    return FrozenGraph(refined), more, meta["facts"]
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

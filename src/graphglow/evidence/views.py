@@ -135,15 +135,10 @@ def second_views(first: dict[str, Tensor], adjacency: SparseMatrix) -> dict[str,
     return {"ssx": unit_(times(adjacency, sx)), "sx": unit_(sx)}
 
 
-def final_views(graph: Graph, x: Tensor, adjacency: SparseMatrix) -> dict[str, Tensor]:
-    """Compute feature means over one and two hops of S, and PageRank over both graphs."""
+def final_views(x: Tensor, adjacency: SparseMatrix) -> dict[str, Tensor]:
+    """Compute feature means over one and two hops of the final graph S."""
     fx = times(adjacency, x)
-    return {
-        "ffx": unit_(times(adjacency, fx)),
-        "ppr": unit_(page_rank(graph.adj, x)),
-        "ppr_f": unit_(page_rank(adjacency, x)),
-        "fx": unit_(fx),
-    }
+    return {"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)}
 
 
 def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:

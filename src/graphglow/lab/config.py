@@ -11,11 +11,11 @@ ConfigType of graphglow depend on its sources too: those for given sources stand
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args
 
-from graphglow.errors import InputError, at_least, one_of
+from graphglow.errors import InputError, at_least, one_of, with_settings
 from graphglow.settings import Device
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -87,15 +87,9 @@ def config_of(kind: type[ConfigType], given: Mapping[str, Any], **fixed: Any) ->
 
     Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.
     """
-    assert is_dataclass(kind)
-    known, kinds = [f.name for f in fields(kind) if f.init], get_type_hints(kind)
-    values = {**given, **fixed}
+    config, values = kind(), {**given, **fixed}
     for name, value in values.items():
-        if name not in known:
-            raise InputError(
-                f"{kind.__name__} has no setting {name!r}; it has {', '.join(known)}. "
-                "Correct the settings file."
-            )
-        if is_dataclass(kinds[name]) and isinstance(value, Mapping):
-            values[name] = config_of(kinds[name], value)
-    return kind(**values)
+        inside = type(getattr(config, name, None))
+        if is_dataclass(inside) and isinstance(value, Mapping):
+            values[name] = config_of(inside, value)
+    return with_settings(config, values)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphglow.device import out_of_memory_hint, resolve_device
-from graphglow.gnn import Backbone, Dropout, MixedPropagation, Structure, build_gnn
+from graphglow.gnn import BACKBONES, Backbone, Dropout, MixedPropagation, Structure
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
 from graphglow.graph import Graph
 from graphglow.paper.learner import StructureLearner
@@ -113,7 +113,8 @@ class PaperTask(Task):
         self.learner, self.config, self.theta, self.objective = learner, config, theta, objective
         self.degree = graph.adj.crow.diff().to(graph.adj.values.dtype)  # [N], self-loops included
         self.num_pivots = min(config.num_pivots, graph.num_nodes)
-        gnn = build_gnn(config, graph, learner.config.embedding_size, self.start)
+        width = learner.config.embedding_size
+        gnn = BACKBONES[config.backbone](config, graph, width, self.start)
         self.gnn = gnn.to(graph.device, graph.adj.values.dtype)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
         if config.pivots_by_degree:
