@@ -106,7 +106,7 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
 def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote; refuse other kinds, and what has changed since."""
     kind = " or ".join(kinds)
-    path = Path(path)
+    path = existing_file(path, f"the {kind} file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
@@ -124,8 +124,6 @@ def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict
         return tensors, meta
     except InputError:
         raise
-    except FileNotFoundError as error:
-        raise InputError(f"the {kind} file must exist; got {path}") from error
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated"
@@ -197,6 +195,7 @@ class Checkpoint:
         self._began = self._last = time.monotonic()
         if not self.resume or not self.path.exists():
             return None
+        existing_file(self.path, "the checkpoint")
         try:
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
             known, facts = json.loads(saved["training"]), json.loads(saved["facts"])
