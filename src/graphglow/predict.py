@@ -299,10 +299,10 @@ class Prediction:
             kept["sets"] = self.sets
         if edges_were_made(self.data):
             kept["x"] = self.data.x
-        ids, names = self.data.get("node_id"), self.data.get("class_names")
+        names = self.data.get("class_names")
         facts = {
             "class_names": None if names is None else [str(name) for name in names],
-            "node_id": None if ids is None else [getattr(i, "item", lambda i=i: i)() for i in ids],
+            "node_id": own_ids(self.data, len(self.order)) if "node_id" in self.data else None,
             "coverage": self.coverage,
             "seed": self.seed,
             "name": str(self.data.get("name", "graph")),

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.gnn import Backbone, FixedStructure, Structure, build_gnn
+from graphglow.gnn import BACKBONES, Backbone, FixedStructure, Structure
 from graphglow.gnn.train import Epoch, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
@@ -295,7 +295,7 @@ class TransferResult(RunResult):
             raise InputError(f"{path} must hold nodes of its own graph; got others")
         if "spectral" in tensors:
             graph = graph.with_x(tensors["spectral"])
-        gnn = build_gnn(config, graph, hidden, torch.Generator())
+        gnn = BACKBONES[config.backbone](config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]
         run["against_input"] = against and Comparison(*against)

@@ -34,7 +34,6 @@ from graphglow.gnn.train import (
     accuracy_by_luck,
     best_epoch,
     epoch_score,
-    freeze,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
@@ -154,10 +153,11 @@ def _under_paper(
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
         logits = task.logits().cpu()
+    task.gnn.zero_grad()
     return {
         "graph": graph,
         "learner": frozen,
-        "gnn": freeze(task.gnn),
+        "gnn": task.gnn.requires_grad_(False).eval(),
         "logits": logits,
         "input_weight": config.input_weight,
         "pivots": task.pivots,
@@ -201,9 +201,10 @@ def _over_refined(
             task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
+            task.gnn.zero_grad()
             trained[weight] = {
                 "input_weight": weight,
-                "gnn": freeze(task.gnn),
+                "gnn": task.gnn.requires_grad_(False).eval(),
                 "logits": task.logits().cpu(),
                 "history": history,
                 "least_accuracy": least,
