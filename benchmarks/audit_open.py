@@ -157,7 +157,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     pairs, truth, scores, (first, _) = found.edges, made.real, found.edge_log_odds, found.looks
     if hidden:
         generator = torch.Generator().manual_seed(20_000 + seed)
-        hard = hard_pairs(made, first.inputs, made.hidden.shape[1], generator)
+        hard = hard_pairs(made, graph, made.hidden.shape[1], generator)
         pairs = torch.cat([made.hidden, hard], 1)
         truth = torch.arange(pairs.shape[1]) < made.hidden.shape[1]
         scores = auditor.scores(first, pairs, missing=True)
@@ -171,7 +171,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     if y.min() == y.max():
         return row
     compared = heuristics(made.data, pairs)
-    compared["untrained"] = Auditor().score(evidence, first.tables.context, False).numpy()
+    compared["untrained"] = Auditor().score(evidence, first.context, False).numpy()
     if not hidden:
         compared["one look"] = auditor.scores(first, pairs).numpy()
     for kind in ("uniform", "degree", "own"):

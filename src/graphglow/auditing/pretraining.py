@@ -27,16 +27,12 @@ from graphglow.auditing.episodes import (
     near_pairs,
     two_step_pairs,
 )
-from graphglow.auditing.pair_features import PairInputs, build_pair_inputs
-from graphglow.auditing.reference_tables import (
-    build_reference_tables,
-    evidence_of,
-    pairs_without_edge,
-)
+from graphglow.auditing.pair_features import build_pair_inputs
+from graphglow.auditing.reference_tables import ReferenceTables, pairs_without_edge
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import random_graph
 from graphglow.evidence.pretraining import fit_one_cycle
-from graphglow.graph.graph import known_graph
+from graphglow.graph.graph import Graph, known_graph
 from graphglow.linalg.sparse import is_edge
 from graphglow.settings import AuditPretrainConfig
 
@@ -118,7 +114,7 @@ def episode_evidence(
     if count < FEWEST:
         return None
     inputs = build_pair_inputs(known_graph(episode.data), generator)
-    tables = build_reference_tables(inputs, generator)
+    tables = ReferenceTables(inputs, generator)
 
     def some(pairs: Tensor, wanted: int) -> Tensor:
         if pairs.shape[1] == 0:
@@ -126,14 +122,14 @@ def episode_evidence(
         return pairs[:, torch.randint(pairs.shape[1], (wanted,), generator=generator)]
 
     def evidence(pairs: Tensor) -> Tensor:
-        return evidence_of(inputs, tables, pairs).half()
+        return tables.evidence(pairs).half()
 
     chosen = torch.randint(count, (EDGES,), generator=generator)
     hidden = some(episode.hidden, PAIRS)
-    pairs = torch.cat([hidden, some(hard_pairs(episode, inputs, PAIRS, generator), PAIRS)], 1)
+    pairs = torch.cat([hidden, some(hard_pairs(episode, inputs.graph, PAIRS, generator), PAIRS)], 1)
     candidates = some(missing_candidates(inputs, generator), PAIRS)
     known = episode.hidden[0] * nodes + episode.hidden[1]
-    free = pairs_without_edge(inputs, FREE, generator)
+    free = pairs_without_edge(inputs.graph, FREE, generator)
     if min(candidates.shape[1], pairs.shape[1], *(f.shape[1] for f in free)) == 0:
         return None
     return EpisodeEvidence(
@@ -152,11 +148,9 @@ def episode_evidence(
     )
 
 
-def hard_pairs(
-    episode: Damaged, inputs: PairInputs, count: int, generator: torch.Generator
-) -> Tensor:
+def hard_pairs(episode: Damaged, graph: Graph, count: int, generator: torch.Generator) -> Tensor:
     """Draw pairs that never were edges: two hops, near features and any, a third each: [2, K]."""
-    nodes, third = inputs.graph.num_nodes, count // 3 + 1
+    nodes, third = graph.num_nodes, count // 3 + 1
     known = episode.hidden[0] * nodes + episode.hidden[1]
     kinds = []
     for drawn in (
@@ -165,7 +159,7 @@ def hard_pairs(
         torch.randint(nodes, (2, 4 * third), generator=generator),
     ):
         pairs = drawn.sort(0).values
-        free = (pairs[0] != pairs[1]) & ~is_edge(inputs.graph.links, pairs)
+        free = (pairs[0] != pairs[1]) & ~is_edge(graph.links, pairs)
         free &= ~torch.isin(pairs[0] * nodes + pairs[1], known)
         kinds.append(pairs[:, free][:, :third])
     return torch.cat(kinds, 1)[:, :count]
