@@ -378,12 +378,12 @@ class RefinedGraph:
 
     def ranks(self) -> Tensor:
         """Rank of each edge among those of either end, the heaviest is 0: [2, K]."""
-        ends = self.known.pairs[:, self.edges].flatten().long()
+        ends = self.known.pairs[:, self.edges].flatten()
         order = self.weights().repeat(2).argsort(descending=True, stable=True)
         order = order[ends[order].argsort(stable=True)]
         counts = torch.bincount(ends)
-        place = torch.arange(len(ends), device=ends.device)
-        place -= (counts.cumsum(0) - counts).repeat_interleave(counts)
+        place = torch.arange(len(ends), device=ends.device, dtype=ends.dtype)
+        place -= (counts.cumsum(0) - counts).to(place).repeat_interleave(counts)
         return torch.empty_like(ends).index_copy_(0, order, place).view(2, -1)
 
 
