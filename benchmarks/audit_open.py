@@ -52,6 +52,7 @@ from graphglow.lab.open_suite import FAMILY_FOLDS, family_of
 from graphglow.lab.row_files import provenance
 from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import append_line
+from measuring import calibration_error
 
 CONDITIONS: dict[str, tuple[str, float, float, float]] = {
     "random 0": ("random", 0.0, 0.0, 0.0),
@@ -180,12 +181,6 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
             compared["GAE"] = auto_encoder(made.data, pairs)
     row["auc"] = float(roc_auc_score(y, scores))
     return row | {"others": {n: float(roc_auc_score(y, s)) for n, s in compared.items()}}
-
-
-def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 15) -> float:
-    place = np.minimum((p * bins).astype(int), bins - 1)
-    parts = [place == i for i in range(bins) if (place == i).any()]
-    return float(sum(abs(p[b].mean() - y[b].mean()) * b.mean() for b in parts))
 
 
 def condition_row(data: Data, condition: str, auditor: Auditor, *, seed: int, gae: bool) -> dict:

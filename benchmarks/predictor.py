@@ -33,9 +33,9 @@ from graphglow.graph.load import data_folder
 from graphglow.lab.open_methods import untrained_like
 from graphglow.lab.open_suite import Target, draw, find_targets
 from graphglow.lab.row_files import provenance
-from graphglow.scores import calibration_error
 from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import append_line
+from measuring import calibration_error
 
 CONDITIONS = (
     "as it is", "1 label per class", "3 labels per class", "5 labels per class",
@@ -124,7 +124,7 @@ def run_cell(args: argparse.Namespace, cell: tuple[Target, str, int]) -> dict[st
         "loo": float((p[labelled].argmax(1) == data.y[labelled]).double().mean()),
         "labels": int(labelled.sum()), "classes": p.shape[1], "test": int(test.sum()),
         "majority": float(torch.bincount(truth).max() / len(truth)),
-        "ece": calibration_error(confidence, right.numpy()),
+        "ece": calibration_error(confidence, right.numpy(), bins=10),
     }  # fmt: skip
 
 

@@ -108,20 +108,22 @@ class Audit:
         Columns: ``source``, ``target`` (your ids, in the direction that the graph lists first),
         ``weight`` where the graph has weights, ``probability_real``, ``probability_same_class``
         (where there are labels) and ``against``: the kinds of evidence against the edge, the
-        strongest first.
+        strongest first; blank below the most doubtful ones.
         """
         order = self.findings.edge_log_odds.argsort()
         pairs = self.edges[:, order]
         listed = self._keys(self.data.edge_index).to(pairs.device)
         turned = ~torch.isin(self._keys(pairs), listed)  # listed from high to low alone
         ends = torch.where(turned, pairs.flip(0), pairs)
-        columns: dict[str, Any] = {"source": self._ids(ends[0]), "target": self._ids(ends[1])}
+        frame = self._frame(ends, self.probability_real[order])
         if self.graph.weight is not None:
-            columns["weight"] = self.graph.weight[order].cpu().numpy()
-        columns["probability_real"] = self.probability_real[order].cpu().numpy()
-        columns["probability_same_class"] = self._same_class(pairs)
-        columns["against"] = self._against(pairs)
-        return pd.DataFrame(columns)
+            frame.insert(2, "weight", self.graph.weight[order].cpu().numpy())
+        words = [""] * len(frame)
+        shares = self.auditor.explain(self.findings, pairs[:, :MOST_EXPLAINED])
+        for place, row in enumerate(shares[:, :-1].tolist()):  # the last is the same for all
+            against = sorted((v, n) for v, n in zip(row, GROUPS, strict=True) if v < -SPEAKS)
+            words[place] = ", ".join(name for _, name in against)
+        return frame.assign(against=words)
 
     @cached_property
     def missing(self) -> pd.DataFrame:
@@ -130,11 +132,9 @@ class Audit:
         Columns: ``source``, ``target``, ``probability_real`` and ``probability_same_class``; as
         many as there are edges, or ``top``.
         """
-        order = self._best_missing
-        pairs = self.findings.pairs[:, order]
-        columns = {"source": self._ids(pairs[0]), "target": self._ids(pairs[1])}
-        columns["probability_real"] = self.findings.pair_log_odds[order].sigmoid().cpu().numpy()
-        return pd.DataFrame(columns | {"probability_same_class": self._same_class(pairs)})
+        best = self._best_missing
+        chance = self.findings.pair_log_odds[best].sigmoid()
+        return self._frame(self.findings.pairs[:, best], chance)
 
     @property
     def _best_missing(self) -> Tensor:
@@ -296,24 +296,21 @@ class Audit:
         """One number per pair: [2, M] -> [M]."""
         return pairs[0] * self.graph.num_nodes + pairs[1]
 
-    def _same_class(self, pairs: Tensor) -> Any:
-        """The probability that both ends are of one class; NaN where it is not computed: [K]."""
-        if self._refined is None:
-            return np.full(pairs.shape[1], np.nan, dtype=np.float32)
-        refined, rank = self._refined
-        known, wanted = (
-            self._keys(p.sort(0).values).cpu().numpy() for p in (refined.pairs, rank[pairs])
-        )
-        return pd.Series(refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
+    def _frame(self, pairs: Tensor, real: Tensor) -> pd.DataFrame:
+        """Pairs by id, the probability that they are real, and that both ends are of one class.
 
-    def _against(self, pairs: Tensor) -> list[str]:
-        """The kinds of evidence against each of the most doubtful pairs; blank for the others."""
-        shares = self.auditor.explain(self.findings, pairs[:, :MOST_EXPLAINED])
-        words = []
-        for row in shares[:, :-1].tolist():  # without what is the same for all
-            against = sorted((v, n) for v, n in zip(row, GROUPS, strict=True) if v < -SPEAKS)
-            words.append(", ".join(name for _, name in against))
-        return words + [""] * (pairs.shape[1] - len(words))
+        The latter is NaN where it is not computed.
+        """
+        columns = {"source": self._ids(pairs[0]), "target": self._ids(pairs[1])}
+        frame = pd.DataFrame(columns | {"probability_real": real.cpu().numpy()})
+        same: Any = np.full(len(frame), np.nan, dtype=np.float32)
+        if self._refined is not None:
+            refined, rank = self._refined
+            known, wanted = (
+                self._keys(p.sort(0).values).cpu().numpy() for p in (refined.pairs, rank[pairs])
+            )
+            same = pd.Series(refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
+        return frame.assign(probability_same_class=same)
 
 
 def audit(

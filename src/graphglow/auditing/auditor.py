@@ -250,12 +250,11 @@ class Auditor(nn.Module):
         self,
         look: ReferenceTables,
         pairs: Tensor,
-        map_blocks: MapBlocks = map_blocks,
-        *,
+        run: MapBlocks = map_blocks,
         missing: bool = False,
     ) -> Tensor:
         """Score edges, up to slope and shift; other pairs, by their log-odds: [2, M] -> [M]."""
-        found = map_blocks(_score_block, (self, look, missing), pair_blocks(pairs))
+        found = run(_score_block, (self, look, missing), pair_blocks(pairs))
         return torch.cat([look.context[:0], *found])
 
     def score(self, evidence: Tensor, context: Tensor, missing: bool) -> Tensor:
