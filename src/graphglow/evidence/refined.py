@@ -229,8 +229,9 @@ def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Graph
     )
 
 
-def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> GraphEvidence:
+def final_round(refined: "RefinedGraph") -> GraphEvidence:
     """Compute views and channels over the refined graph S [N, N]."""
+    known, adjacency = refined.known, refined.adjacency()
     graph, channels = known.graph, dict(known.channels)
     views = known.views | final_views(known.views["x"], adjacency)
     channels["ffx"] = ridge_channel(graph, views["ffx"])
@@ -242,7 +243,7 @@ def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> GraphEvidence:
     channels["spread_f"] = spread_channel(graph, adjacency)
     row, col, values = entries(adjacency)
     once = row < col
-    ends = row[once], col[once], values[once]
+    ends = row[once].int(), col[once].int(), values[once]
     del row, col, values, once
     channels["community_f"] = community_channel(graph, communities(*ends, graph.num_nodes))
     records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
