@@ -46,7 +46,6 @@ error is 3.2 points there, and 6.1 over all (docs/audit.md)."""
 COMPARED = 10_000
 """Edges, and pairs without an edge of each kind, by which the share of false edges is estimated."""
 DOUBTED = 0.3  # edges, the most doubtful ones, that the second look leaves out
-LOOKED_UP = 2**20  # pairs at once
 WALKS = 16
 """Random walks of two steps from each node, to find candidates."""
 
@@ -344,6 +343,5 @@ def missing_candidates(
         step = torch.minimum(step.long(), graph.degree[end].long() - 1)
         end = graph.links.col[graph.links.crow[end] + step].long()
     pairs, _ = candidate_pairs(views, torch.stack([start, end]).sort(0).values, map_blocks)
-    free = [(some[0] != some[1]) & ~is_edge(graph.links, some)
-            for some in torch.split(pairs, LOOKED_UP, 1)]  # fmt: skip
+    free = [(p[0] != p[1]) & ~is_edge(graph.links, p) for p in pair_blocks(pairs)]
     return pairs[:, torch.cat(free)]
