@@ -50,11 +50,14 @@ class Interleaved(Loop):
     ended = False
 
     def on_stream(self) -> AbstractContextManager[Any]:
-        return torch.cuda.stream(self._replay.stream) if self._replay.enabled else nullcontext()
+        return nullcontext() if self._replay is None else torch.cuda.stream(self._replay.stream)
 
     def next_epoch(self) -> None:
         with self.on_stream():
-            self._replay(self._epoch)
+            if self._replay is None:
+                self._epoch()
+            else:
+                self._replay(self._epoch)
 
     def read(self, start: int, stop: int) -> None:
         """Wait for epochs ``start + 1`` to ``stop``, and put the best weights back at the end."""

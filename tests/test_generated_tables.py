@@ -87,6 +87,24 @@ def test_the_newest_measurement_of_a_case_counts(results):
     assert text.splitlines()[2:] == ["| refine | random | 1,000 | 4 | 5,000 | CPU, 2 threads |"]
 
 
+def test_an_audit_is_compared_with_the_best_heuristic_of_each_condition(results):
+    others = dict.fromkeys(tables.HEURISTICS, 0.5) | {"untrained": 0.6, "regression, own": 0.7}
+    row = {"condition": "random 30", "seed": 0, "auditor": "fold 0", "low": None, "auc": 0.9}
+    exam = {"target": "cora", "auditor": "exam", "low": 0.2, "high": 0.4, "estimate": 0.25,
+            "false_share": 0.3, "ece": 0.1, "precision_1": 1.0}  # fmt: skip
+    one, two = others | {"jaccard": 0.8}, others | {"jaccard": 0.6, "adamic-adar": 0.7}
+    rows = [row | {"target": "a", "others": one}, row | {"target": "b", "others": two}]
+    rows += [row | exam | {"others": two | {"GAE": 0.4}}]
+    results("audit.jsonl", rows)
+    lines = tables.audit().splitlines()
+    assert lines[1] == "| AUC | random 30 |"
+    assert lines[3:5] == ["| **auditor** | 0.900 |", "| best heuristic | 0.700, jaccard |"]
+    assert lines[5:7] == ["| untrained | 0.600 |", "| the graph's own regression | 0.700 |"]
+    assert "| AUC | cora, random 30 |" in lines
+    assert "| GAE | 0.400 |" in lines
+    assert lines[-1] == "| cora, random | 5.0 | 100 | 0.100 | 1.000 |"
+
+
 def test_held_out_graphs_play_no_part_and_controls_stand_beside(tmp_path, monkeypatch):
     small = {"num_pivots": 8, "refinements": 1, "episodes": 1, "epochs": 2}
     monkeypatch.setattr(make_pretrained, "SOURCES", ("wine", "synthetic-small"))

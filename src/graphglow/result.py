@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.gnn import Backbone, FixedStructure, Structure, build_gnn
+from graphglow.gnn import BACKBONES, Backbone, FixedStructure, Structure
 from graphglow.gnn.train import Epoch, best_epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
@@ -295,7 +295,7 @@ class TransferResult(RunResult):
             raise InputError(f"{path} must hold nodes of its own graph; got others")
         if "spectral" in tensors:
             graph = graph.with_x(tensors["spectral"])
-        gnn = build_gnn(config, graph, hidden, torch.Generator())
+        gnn = BACKBONES[config.backbone](config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]
         run["against_input"] = against and Comparison(*against)
@@ -332,9 +332,8 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     return graph.with_labels(num_classes=max(known, len(data.get("class_names") or ())))
 
 
-# The messages of one layer as edges: a layer multiplies by M = lambda A + (1 - lambda) S, where
-# M[u, v] is the weight that u gives to what v sends. Under an evidence learner S is sparse; under
-# the paper's, S = RowNorm(Gamma) RowNorm(Gamma^T) is dense, and M is formed in blocks of rows.
+# The messages of one layer as edges: M = lambda A + (1 - lambda) S, where M[u, v] is the weight
+# that u gives to what v sends. The paper's S is dense, and formed in blocks of rows.
 
 BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""

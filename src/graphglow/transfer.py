@@ -1,10 +1,6 @@
 """Algorithm 3: train a small GNN on a new graph under a frozen learner.
 
 graphglow transfer --target reed98
-
-Under the paper's learner the structure is inferred from the GNN's embeddings in every pass. An
-evidence learner makes a structure S of the graph once, in closed form; a GNN is trained over
-``lambda A + (1 - lambda) S`` (Eq. 12).
 """
 
 import copy
@@ -34,7 +30,6 @@ from graphglow.gnn.train import (
     accuracy_by_luck,
     best_epoch,
     epoch_score,
-    freeze,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
@@ -71,7 +66,7 @@ def transfer(
     """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
     An evidence learner (``universal``) refines the graph first, in closed form. Then a GNN is
-    trained over ``lambda A + (1 - lambda) S``, with A the input graph and S the refined one.
+    trained over ``lambda A + (1 - lambda) S`` (Eq. 12), with A the input graph and S the refined.
     Validation nodes choose the epoch, and lambda (0, 0.5 or 1) where ``input_weight`` is None;
     without validation nodes the training nodes choose lambda, by leave-one-out. Accuracies within
     one standard error of the majority class, or below, count as equal, and the loss decides.
@@ -154,10 +149,11 @@ def _under_paper(
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
         logits = task.logits().cpu()
+    task.gnn.zero_grad()
     return {
         "graph": graph,
         "learner": frozen,
-        "gnn": freeze(task.gnn),
+        "gnn": task.gnn.requires_grad_(False).eval(),
         "logits": logits,
         "input_weight": config.input_weight,
         "pivots": task.pivots,
@@ -201,9 +197,10 @@ def _over_refined(
             task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
+            task.gnn.zero_grad()
             trained[weight] = {
                 "input_weight": weight,
-                "gnn": freeze(task.gnn),
+                "gnn": task.gnn.requires_grad_(False).eval(),
                 "logits": task.logits().cpu(),
                 "history": history,
                 "least_accuracy": least,

@@ -116,24 +116,16 @@ def test_every_edge_is_deleted_equally_often():
 
 
 @EVERY
-@pytest.mark.parametrize("ratio", [-0.1, 1.0, 2.0, float("nan")])
+@pytest.mark.parametrize("ratio", [-0.1, 2.0, float("nan")])
 def test_a_ratio_out_of_range_is_refused(kind, ratio):
     if kind == "add" and ratio >= 1:  # as many as one likes
         assert add_edges(graph(), ratio, seed=0).num_edges == round((1 + ratio) * 240)
         return
-    with pytest.raises(InputError, match=r"ratio must lie in \[0, (1|inf)\); got"):
+    with pytest.raises(InputError, match="ratio must lie in"):
         PERTURBATIONS[kind](graph(), ratio, seed=0)
-
-
-def test_a_graph_is_never_left_without_an_edge():
-    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
-    with pytest.raises(InputError, match="Deleting 1 of 1 edges leaves none"):
-        delete_edges(data, 0.9, seed=0)
 
 
 def test_a_full_graph_takes_no_more_edges():
     full = torch.combinations(torch.arange(5)).T
-    with pytest.raises(
-        InputError, match=r"10 edges and 5 more would join over half of the 10 pairs"
-    ):
+    with pytest.raises(InputError, match="half of the pairs of nodes without an edge"):
         add_edges(Data(x=torch.ones(5, 1), edge_index=full), 0.5, seed=0)

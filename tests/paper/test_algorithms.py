@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import graphglow
 from graphglow.errors import InputError
-from graphglow.gnn import build_gnn
+from graphglow.gnn import BACKBONES
 from graphglow.gnn.train import Loop, accuracy
 from graphglow.paper import BlendedStructure, StructureLearner
 from graphglow.paper.algorithms import by_weight, last_refinement, over_refinements, refinements
@@ -40,7 +40,8 @@ SOURCES = [small_data(seed=1), small_data(seed=2, num_nodes=30)]
 
 
 def gnn(graph, config, seed=1):
-    return build_gnn(config, graph, WIDTH, torch.Generator().manual_seed(seed)).double()
+    generator = torch.Generator().manual_seed(seed)
+    return BACKBONES[config.backbone](config, graph, WIDTH, generator).double()
 
 
 def steps(config, data=DATA):

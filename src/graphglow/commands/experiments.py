@@ -266,7 +266,7 @@ def reproduce(
         print_note(f"pictures: {', '.join(map(str, filter(None, paths))) or 'none'}")
     if json:
         scores = {} if whole else {n: markdown.cell_scores(n, rows, tuned) for n in names}
-        means = {name: {one.cell.key: one.mean for one in all_} for name, all_ in scores.items()}
+        means = {n: {one.key: one.mean for one in s.itertuples()} for n, s in scores.items()}
         return print_json(facts | {"accuracies": means})
     for name in names:
         made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)
@@ -281,16 +281,12 @@ def progress_lines() -> Iterator[Callable[[str, int, int], None]]:
         with progress_bar() as move:
             yield move
         return
-    began, last, before = time.monotonic(), -math.inf, 0
+    last = -math.inf
 
     def line(what: str, done: int, total: int) -> None:
-        nonlocal began, last, before
-        now = time.monotonic()
-        began, before = began if done >= before else now, done  # other things are counted
-        if now - last >= SECONDS_BETWEEN_LINES or done == total:
-            left = (now - began) / max(done, 1) * (total - done) / 60
-            rest = f" (about {left:,.0f} min left)" if left >= 1 else ""
-            print_note(f"{done:,} of {total:,}: {what}{rest}")
-            last = now
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total:
+            print_note(f"{done:,} of {total:,}: {what}")
+            last = time.monotonic()
 
     yield line

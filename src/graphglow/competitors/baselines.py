@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.competitors.method import Competitor, Method
-from graphglow.gnn.propagation import Dropout, drop, glorot, glorots, vector, vectors
+from graphglow.gnn.propagation import Dropout, drop, glorot, glorots, vector
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
 from graphglow.settings import BackboneName, PaperConfig, RunConfig
@@ -26,10 +26,6 @@ class GNNConfig(RunConfig):
     """Width of the hidden layers."""
     num_layers: int = 2
     """Number of layers, at least 2."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.model()  # which checks the number of layers
 
     def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
         """The same settings as a backbone takes them."""
@@ -125,7 +121,8 @@ class MLP(Competitor):
         super().__init__(graph, config)
         hidden = [config.hidden] * (config.num_layers - 1)
         layers = list(pairwise([graph.num_features, *hidden, graph.num_classes]))
-        self.matrices, self.biases = glorots(layers, self.start), vectors(layers)
+        self.matrices = glorots(layers, self.start)
+        self.biases = nn.ParameterList([vector(behind) for _, behind in layers])
 
     def forward(self, dropout: Dropout | None) -> Tensor:
         hidden: Tensor = drop(self.graph.x, dropout) @ self.matrices[0] + self.biases[0]
@@ -178,7 +175,8 @@ class LINKX(Competitor):
         self.weight_both = glorot(2 * width, width, self.start)
         self.bias_adj, self.bias_x, self.bias_both = (vector(width) for _ in range(3))
         layers = list(pairwise([width] * config.num_layers + [graph.num_classes]))
-        self.matrices, self.biases = glorots(layers, self.start), vectors(layers)
+        self.matrices = glorots(layers, self.start)
+        self.biases = nn.ParameterList([vector(behind) for _, behind in layers])
 
     def forward(self, dropout: Dropout | None) -> Tensor:
         from_adj = drop(self.graph.neighbours, dropout) @ self.weight_adj + self.bias_adj

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.competitors.method import Competitor, Method
+from graphglow.competitors.method import Competitor, Method, two_layer_gcn
 from graphglow.errors import InputError
-from graphglow.gnn.propagation import drop
+from graphglow.gnn.propagation import Dropout, drop
 from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
 from graphglow.linalg.rows import transposed
@@ -202,19 +202,15 @@ class LDS(Competitor):
         rows, columns = torch.cat([left, right], 1), torch.cat([right, left], 1)  # [N, 2K]
         self.theta.addmm_(rows, columns.T, alpha=-1).clamp_(0, 1).triu_(1)
 
-    def gcn(self, flat: Tensor, graph: Recorded, x: Recorded, mask: Tensor | float = 1.0) -> Tensor:
-        """Logits of the GCN on D^-1/2 (A + I) D^-1/2: [N, C]."""
+    def gcn(
+        self, flat: Tensor, graph: Recorded, x: Recorded, dropout: Dropout | None = None
+    ) -> Tensor:
+        """Logits of the GCN on a drawn graph: [N, C]."""
         parts = flat.split([math.prod(shape) for shape in self.shapes])  # type: ignore[no-untyped-call]
-        first, bias, second, last_bias = map(Tensor.view, parts, self.shapes)
+        first, *weights = map(Tensor.view, parts, self.shapes)
         degree = graph @ flat.new_ones(self.graph.num_nodes, 1)
-        scale = (1 + degree.requires_grad_(torch.is_grad_enabled())).rsqrt()
-
-        def propagate(v: Tensor) -> Tensor:
-            v = scale * v
-            return scale * (graph @ v + v)
-
-        hidden = torch.relu(propagate(x @ first) + bias) * mask
-        return propagate(hidden @ second) + last_bias
+        degree.requires_grad_(torch.is_grad_enabled())
+        return two_layer_gcn(graph, degree, x @ first, weights, dropout)
 
     def inner_steps(self, state: Adam, graphs: Iterable[Recorded]) -> tuple[Adam, Tensor]:
         """Take a step of w on each graph, all in autograd's graph; return the losses before each.
@@ -224,9 +220,8 @@ class LDS(Competitor):
         config, losses = self.config, []
         state = state._replace(weights=state.weights.detach().requires_grad_())
         for graph in graphs:
-            mask = drop(state.weights.new_ones(self.graph.num_nodes, config.hidden), self.dropout)
             x = features(drop(self.graph.x, self.dropout))
-            loss = self.training_loss(self.gcn(state.weights, graph, x, mask))
+            loss = self.training_loss(self.gcn(state.weights, graph, x, self.dropout))
             first = state.weights[: math.prod(self.shapes[0])]
             losses.append(loss + config.weight_decay / 2 * first.square().sum())
             (grad,) = torch.autograd.grad(losses[-1], state.weights, create_graph=True)

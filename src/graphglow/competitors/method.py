@@ -1,6 +1,6 @@
 """What a competitor is: an entry of METHODS, and a model that the training loop can train."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from graphglow.gnn.propagation import Dropout, drop
 from graphglow.gnn.train import Task, cross_entropy
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
@@ -83,3 +84,22 @@ class Competitor(nn.Module, Task):
             weight_decay=self.config.weight_decay,
             capturable=self.graph.y.is_cuda,
         )
+
+
+def two_layer_gcn(
+    adjacency: Any, degree: Tensor, xw: Tensor, weights: Sequence[Tensor], dropout: Dropout | None
+) -> Tensor:
+    """GCN on D^-1/2 (A + I) D^-1/2: A [N, N], its row sums [N, 1], X W [N, H] -> logits [N, C].
+
+    ``weights`` are those behind X W: the first bias, the second matrix, its bias.
+    """
+    bias, matrix, last_bias = weights
+    scale = (1 + degree).rsqrt()
+
+    def propagate(v: Tensor) -> Tensor:
+        v = scale * v
+        spread: Tensor = scale * (adjacency @ v + v)
+        return spread
+
+    hidden = propagate(xw) + bias
+    return propagate(drop(torch.relu(hidden), dropout) @ matrix) + last_bias

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.competitors.method import Competitor, Method
+from graphglow.competitors.method import Competitor, Method, two_layer_gcn
 from graphglow.errors import InputError
 from graphglow.gnn.propagation import Dropout, drop, glorot, vector
 from graphglow.graph import Graph
@@ -105,14 +105,9 @@ class VGCN(Competitor):
     def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
         """The GCN on the graph A = sigmoid(y), y = (alpha + L) / tau: [M] -> [N, C]."""
         adjacency = symmetric(y.clamp_min(LEAST).sigmoid(), self.graph.num_nodes)
-        scale = (1 + adjacency.sum(1, keepdim=True)).rsqrt()
-
-        def propagate(v: Tensor) -> Tensor:
-            v = scale * v
-            return scale * (adjacency @ v + v)
-
-        hidden = propagate(drop(self.graph.x, dropout) @ self.weight_in) + self.bias_in
-        return propagate(drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
+        degree, xw = adjacency.sum(1, keepdim=True), drop(self.graph.x, dropout) @ self.weight_in
+        weights = self.bias_in, self.weight_out, self.bias_out
+        return two_layer_gcn(adjacency, degree, xw, weights, dropout)
 
     def kl(self, drawn: Tensor, uniform: Tensor) -> Tensor:
         """Estimate KL(q || p) from one draw, ``drawn`` = alpha + L with L = logit(uniform): [].

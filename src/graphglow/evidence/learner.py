@@ -150,8 +150,9 @@ class EvidenceLearner(nn.Module):
         refined = above_chance(known, map_blocks)
         if len(graph.seen) == 0:
             return refined
+        known = refined.known  # without views that nothing more is asked of
         if len(graph.seen) > 1:
-            known = final_round(known, refined.adjacency())
+            known = final_round(refined)
         answer = predict_classes(graph, moved.predictor, partial(vote_inputs, known, "predictor"))
         probabilities = torch.zeros(graph.num_nodes, graph.num_classes, device=device)
         probabilities[:, graph.seen] = answer.probabilities
@@ -173,7 +174,7 @@ class EvidenceLearner(nn.Module):
         """
         names = [name for name, kinds in GROUPS.items() if kinds != ("first_round",)]
         groups = [[SECOND_EVIDENCE.index(kind) for kind in GROUPS[name]] for name in names]
-        known, first = refined.known, len(FIRST_EVIDENCE)
+        known, first = refined.known.whole, len(FIRST_EVIDENCE)
 
         def score(f: Tensor) -> Tensor:
             whole = f.clone()

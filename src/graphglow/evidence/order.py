@@ -41,7 +41,16 @@ def by_content(graph: Graph, names: Tensor | None = None) -> Tensor:
         return torch.arange(nodes)
     low, high, labelled = (t.long().cpu() for t in (graph.low, graph.high, graph.labelled))
     names = graph.seen if names is None else names
-    code = _features(graph.raw_x, nodes)
+    code, x = torch.zeros(nodes, dtype=torch.int64), graph.raw_x
+    if x is not None and x.numel():  # each row by its entries' bits and columns; zeros count 0
+        column = _mixed(torch.arange(1, x.shape[1] + 1))
+        if x.layout == torch.strided:
+            blocks = torch.split(x.cpu().float().contiguous(), max(1, ENTRIES // x.shape[1]))
+            code = torch.cat([(block.view(torch.int32) * column).sum(1) for block in blocks])
+        else:
+            entries = x.cpu().to_sparse().coalesce().float()
+            row, col = entries.indices()
+            code.index_add_(0, row, entries.values().view(torch.int32) * column[col])
     if len(names):
         code[labelled] += _mixed(names[graph.classes].cpu() + 1)
     for _ in range(ROUNDS):
@@ -62,20 +71,6 @@ def reordered(data: Data, order: Tensor) -> Data:
     if (edges := data.edge_index) is not None:
         given["edge_index"] = order.argsort().to(edges.device)[edges.long()]
     return Data(num_nodes=len(order), **given)
-
-
-def _features(x: Tensor | None, nodes: int) -> Tensor:
-    """Hash each row by its entries' bits and columns; zeros count 0: [N]."""
-    code = torch.zeros(nodes, dtype=torch.int64)
-    if x is None or x.numel() == 0:
-        return code
-    column = _mixed(torch.arange(1, x.shape[1] + 1))
-    if x.layout != torch.strided:
-        entries = x.cpu().to_sparse().coalesce().float()
-        row, col = entries.indices()
-        return code.index_add_(0, row, entries.values().view(torch.int32) * column[col])
-    blocks = torch.split(x.cpu().float().contiguous(), max(1, ENTRIES // x.shape[1]))
-    return torch.cat([(block.view(torch.int32) * column).sum(1) for block in blocks])
 
 
 def _mixed(value: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ TRUST = (
 MOST_EDGES = 2**18
 HIDDEN = 32
 SHARPNESS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
-AT_ONCE = 2**18  # probabilities, nodes times classes, in one block
+AT_ONCE = 2**16  # probabilities, nodes times classes, in one block
 FOLDS, STEPS, MOST_LABELS = 5, 8, 4096  # of the update by labels; Newton steps
 WEIGHT_PRECISION, SCALE_PRECISION = 30.0, 10.0
 """Precisions of the normal priors around the frozen weights and around their common factor."""

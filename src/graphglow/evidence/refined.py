@@ -6,6 +6,7 @@
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -51,8 +52,10 @@ from graphglow.evidence.views import (
     final_views,
     first_views,
     hidden_layer,
+    page_rank,
     pair_blocks,
     second_views,
+    views_of,
 )
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import (
@@ -61,6 +64,7 @@ from graphglow.linalg.rows import (
     entries,
     leading,
     times,
+    unit_,
     unit_unless_short,
 )
 from graphglow.linalg.sparse import SparseMatrix, is_edge
@@ -108,6 +112,16 @@ class GraphEvidence:
     """Added to the first round's log-odds; see :func:`calibration`."""
     records: dict[str, Tensor] = field(default_factory=dict)
     """Label-free measures of the channels in ``MIXED``: [V, 4]."""
+
+    @cached_property
+    def whole(self) -> "GraphEvidence":
+        """With the views that are left out once all candidates are scored."""
+        graph, views, weight = self.graph, self.views, self.first_weight
+        if "sx" in views:
+            return self
+        first = adjacency_over(self.pairs[:, : len(weight)], weight, graph.num_nodes)
+        views = views_of(graph, views["x"], views["link"])
+        return replace(self, views=views | second_views(views, first))
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """Features of any pairs, in the order of ``FIRST_EVIDENCE`` or, after the vote, of
@@ -215,22 +229,25 @@ def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Graph
     )
 
 
-def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> GraphEvidence:
+def final_round(refined: "RefinedGraph") -> GraphEvidence:
     """Compute views and channels over the refined graph S [N, N]."""
-    graph, views = known.graph, known.views | final_views(known.graph, known.views["x"], adjacency)
-    channels = dict(known.channels)
-    for name in ("ffx", "ppr", "ppr_f"):
-        channels[name] = ridge_channel(graph, views[name])
-    channels["spread_f"] = spread_channel(graph, adjacency)
+    known, adjacency = refined.known, refined.adjacency()
+    graph, channels = known.graph, dict(known.channels)
+    views = known.views | final_views(known.views["x"], adjacency)
+    channels["ffx"] = ridge_channel(graph, views["ffx"])
     channels["hidden_f"] = ridge_channel(graph, hidden_layer(views, HIDDEN_F))
+    x = views["x"]
+    del views
+    for name, over in (("ppr", graph.adj), ("ppr_f", adjacency)):
+        channels[name] = ridge_channel(graph, unit_(page_rank(over, x)))
+    channels["spread_f"] = spread_channel(graph, adjacency)
     row, col, values = entries(adjacency)
     once = row < col
-    member = communities(row[once], col[once], values[once], graph.num_nodes)
-    channels["community_f"] = community_channel(graph, member)
+    ends = row[once].int(), col[once].int(), values[once]
+    del row, col, values, once
+    channels["community_f"] = community_channel(graph, communities(*ends, graph.num_nodes))
     records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
-    return replace(
-        known, views=views, channels=channels, records=known.records | {"predictor": records}
-    )
+    return replace(known, channels=channels, records=known.records | {"predictor": records})
 
 
 def candidate_log_odds(known: GraphEvidence, map_blocks: MapBlocks) -> tuple[Tensor, Tensor, float]:
@@ -362,18 +379,22 @@ class RefinedGraph:
 
     def ranks(self) -> Tensor:
         """Rank of each edge among those of either end, the heaviest is 0: [2, K]."""
-        ends = self.known.pairs[:, self.edges].flatten().long()
+        ends = self.known.pairs[:, self.edges].flatten()
         order = self.weights().repeat(2).argsort(descending=True, stable=True)
         order = order[ends[order].argsort(stable=True)]
         counts = torch.bincount(ends)
-        place = torch.arange(len(ends), device=ends.device)
-        place -= (counts.cumsum(0) - counts).repeat_interleave(counts)
+        place = torch.arange(len(ends), device=ends.device, dtype=ends.dtype)
+        place -= (counts.cumsum(0) - counts).to(place).repeat_interleave(counts)
         return torch.empty_like(ends).index_copy_(0, order, place).view(2, -1)
 
 
 def above_chance(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> RefinedGraph:
-    """Score the candidates of both rounds; those above chance are edges."""
+    """Score the candidates of both rounds; those above chance are edges.
+
+    Only the views that the final round reads are kept.
+    """
     log_odds, scale, shift = candidate_log_odds(known, map_blocks)
+    known = replace(known, views={name: known.views[name] for name in ("x", "aax", "link")})
     blocks = torch.split(known.pairs, PAIRS, 1)
     return RefinedGraph(
         known=known,
@@ -388,7 +409,7 @@ def above_chance(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Re
 
 def with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     """Put those of ``also`` [2, K] that are no candidates behind them, sorted."""
-    known = refined.known
+    known = refined.known.whole
     pairs = new_pairs(known, torch.unique(also.to(known.graph.device).sort(0).values, dim=1))
     log_odds = refined.scale[0] * known.scores(pairs) + refined.scale[1] + refined.calibration
     return replace(

@@ -1,6 +1,6 @@
 """Graph-specific GNNs: message passing over mixed structures (Alg. 1), backbones, training."""
 
-from graphglow.gnn.backbones import BACKBONES, build_gnn
+from graphglow.gnn.backbones import BACKBONES
 from graphglow.gnn.propagation import Backbone, Dropout, FixedStructure, MixedPropagation, Structure
 
 __all__ = [
@@ -10,5 +10,4 @@ __all__ = [
     "FixedStructure",
     "MixedPropagation",
     "Structure",
-    "build_gnn",
 ]

@@ -24,11 +24,9 @@ from graphglow.gnn.propagation import (
     glorot,
     glorots,
     vector,
-    vectors,
 )
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import BackboneConfig
 
 
 class Edges(NamedTuple):
@@ -161,7 +159,7 @@ class SAGE(Backbone):
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
         self.self_weights = glorots(self.widths, generator)
         self.neighbour_weights = glorots(self.widths, generator)
-        self.biases = vectors(self.widths)
+        self.biases = nn.ParameterList([vector(behind) for _, behind in self.widths])
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         mean, x = graph.neighbour_mean, drop(graph.x, dropout)
@@ -353,12 +351,13 @@ class MixedLINKX(Backbone):
     """
 
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
-        mixed = [(hidden, hidden)] * (self.config.num_layers - 1)
+        layers = self.config.num_layers - 1
         self.weight_adj = glorot(graph.num_nodes, hidden, generator)
         self.weight_x = glorot(graph.num_features, hidden, generator)
         self.bias_adj, self.bias_x = vector(hidden), vector(hidden)
         self.weight_both = glorot(2 * hidden, hidden, generator)
-        self.weights, self.biases = glorots(mixed, generator), vectors(mixed)
+        self.weights = glorots([(hidden, hidden)] * layers, generator)
+        self.biases = nn.ParameterList([vector(hidden) for _ in range(layers)])
         self.weight_out = glorot(hidden, graph.num_classes, generator)
         self.bias_out = vector(graph.num_classes)
 
@@ -393,10 +392,3 @@ BACKBONES: dict[str, type[Backbone]] = {
     "linkx": MixedLINKX,
     "sage": SAGE,
 }
-
-
-def build_gnn(
-    config: BackboneConfig, graph: Graph, hidden: int, generator: torch.Generator
-) -> Backbone:
-    """A new GNN for a graph, ``hidden`` wide."""
-    return BACKBONES[config.backbone](config, graph, hidden, generator)

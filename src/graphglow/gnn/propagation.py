@@ -129,7 +129,8 @@ class Backbone(nn.Module, ABC):
 
     def make_weights(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
         """Create the weights with their initial values; here, a matrix and a bias per layer."""
-        self.weights, self.biases = glorots(self.widths, generator), vectors(self.widths)
+        self.weights = glorots(self.widths, generator)
+        self.biases = nn.ParameterList([torch.zeros(behind) for _, behind in self.widths])
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
@@ -154,8 +155,3 @@ def glorots(widths: Sequence[tuple[int, int]], generator: torch.Generator) -> nn
 def vector(size: int) -> nn.Parameter:
     """A bias, zero at first."""
     return nn.Parameter(torch.zeros(size))
-
-
-def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:
-    """A bias per layer."""
-    return nn.ParameterList([torch.zeros(size) for _, size in widths])

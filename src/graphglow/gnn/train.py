@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import build_gnn
-from graphglow.gnn.propagation import Backbone, Dropout, MixedPropagation, Structure
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Dropout, MixedPropagation, Structure
 from graphglow.graph import Graph
 from graphglow.settings import ModelConfig, RunConfig
 
@@ -108,7 +108,8 @@ class GNNTask(Task):
         balanced: bool = False,
     ) -> None:
         super().__init__(graph, config)
-        self.gnn = build_gnn(config, graph, hidden, self.start).to(graph.device)
+        gnn = BACKBONES[config.backbone](config, graph, hidden, self.start)
+        self.gnn = gnn.to(graph.device)
         self.mix = MixedPropagation(graph.adj, given, 1 if given is None else config.input_weight)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
         self.train_weight = balancing(self.train_labels) if balanced else None
@@ -331,9 +332,3 @@ def balancing(labels: Tensor) -> Tensor:
     counts = torch.bincount(labels)
     each = len(labels) / (counts.clamp_min(1) * (counts > 0).sum())
     return each[labels]
-
-
-def freeze(gnn: Backbone) -> Backbone:
-    """Return the GNN as training left it, without gradients."""
-    gnn.zero_grad()
-    return gnn.requires_grad_(False).eval()

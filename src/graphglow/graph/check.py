@@ -34,7 +34,7 @@ def check_graph(
     Completed means: float32 features, one column of ones where there are none, int64 labels and
     edges, a kNN graph over the features where there are no edges, both directions of every edge, of
     which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
-    class. Edges given in one direction are kept in ``directed_edge_index``,
+    class, named in ``split``. Edges given in one direction are kept in ``directed_edge_index``,
     ``directed_edge_weight`` and so on. Masks never include unlabelled nodes (``y == -1``). A
     checked graph stays as it is. Tensors that need no change are shared with ``data``, not copied.
 
@@ -68,11 +68,9 @@ def check_graph(
     if need_labels:
         classes = data.y[data.y >= 0].unique().tolist()
         if len(classes) < 2:
-            only = (
-                f"only class {(names or range(num_nodes))[classes[0]]}" if classes else "no label"
-            )
+            got = [f"only class {(names or range(num_nodes))[c]}" for c in classes]
             raise InputError(
-                f"y must label at least two classes; got {only}{'' if classes else ' at all'} "
+                f"y must label at least two classes; got {got[0] if got else 'no label at all'} "
                 "(refine and audit need none; load_graph takes need_labels=False)"
             )
         for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
@@ -149,12 +147,9 @@ def _checked_features(x: Tensor) -> Tensor:
     x = (x if x.layout == torch.strided else x.to_dense()).detach().cpu().to(torch.float32)
     low, high = torch.aminmax(x)  # one pass; NaN comes through
     if not (torch.isfinite(low) and torch.isfinite(high)):
-        bad = (~torch.isfinite(x)).nonzero()
-        row, column = bad[0].tolist()
-        raise InputError(
-            f"x must be finite; got {x[row, column].item()} at node {row}, column {column} "
-            f"({len(bad)} such entries)"
-        )
+        row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
+        got = f"{x[row, column].item()} at node {row}, column {column}"
+        raise InputError(f"x must be finite; got {got}")
     _need(bool(low != 0 or high != 0), "x must have at least one non-zero entry; got all zeros")
     return x
 
@@ -227,10 +222,7 @@ def _add_directions(data: Data, num_nodes: int) -> None:
 
 
 def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
-    """Check the masks of an otherwise checked graph, or split at random if it has none.
-
-    ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``.
-    """
+    """Check the masks of an otherwise checked graph, or split at random if it has none."""
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
         with_random_split(data, split_seed, by_class=True)
@@ -248,16 +240,21 @@ def _complete_masks(data: Data, split_seed: int, need_validation: bool) -> None:
         data[name] = torch.zeros_like(known) if mask is None else mask.detach().cpu() & known
 
 
+def check_mask(name: str, mask: Tensor, num_nodes: int) -> None:
+    """Raise unless a mask is boolean [N]."""
+    if mask.shape != (num_nodes,):
+        raise InputError(
+            f"{name} must have one entry per node ({num_nodes}); got {tuple(mask.shape)} (of "
+            f"several splits choose one: data.{name} = data.{name}[:, 0])"
+        )
+    _need(mask.dtype == torch.bool, f"{name} must be boolean; got {mask.dtype}")
+
+
 def check_masks(data: Data) -> None:
     """Raise unless masks are boolean [N], and each labelled node is in one of them at most."""
     given = {name: data[name] for name in MASKS if data.get(name) is not None}
     for name, mask in given.items():
-        if mask.shape != data.y.shape:
-            raise InputError(
-                f"{name} must have one entry per node ({len(data.y)}); got {tuple(mask.shape)} (of "
-                f"several splits choose one: data.{name} = data.{name}[:, 0])"
-            )
-        _need(mask.dtype == torch.bool, f"{name} must be boolean; got {mask.dtype}")
+        check_mask(name, mask, len(data.y))
     for a, b in combinations(given, 2):
         both = int((given[a] & given[b]).cpu()[data.y.cpu() >= 0].sum())
         rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import io
-import math
 import re
 import shutil
 import tempfile
@@ -19,16 +18,9 @@ from torch import Tensor
 from torch_geometric.data import Data, download_url, extract_zip
 from torch_geometric.utils import index_to_mask
 
-from graphglow.errors import (
-    LARGEST_RATE,
-    InputError,
-    at_least,
-    did_you_mean,
-    number,
-)
+from graphglow.errors import LARGEST_RATE, InputError, at_least, did_you_mean, number
 from graphglow.graph.check import MASKS, mask_from, without_edges
 from graphglow.graph.formats import read_npz
-from graphglow.graph.graph import undirected_edges
 from graphglow.graph.tables import one_sentence
 from graphglow.linalg.neighbours import knn_edges
 
@@ -46,6 +38,7 @@ RAW_FILES = {
     "social": ["data.mat"],
 }
 """Planetoid (Yang et al., 2016), with the public split; Facebook-100 (Traud 2012)."""
+SET_ROOT = "set the data root by --data-root or GRAPHGLOW_DATA"
 CORA = Path(__file__).with_name("cora.npz")
 """Comes with the package (cora_license.txt), packed from Planetoid's raw files."""
 
@@ -133,10 +126,7 @@ def read_raw(name: str, kind: str, root: Path) -> Data:
         return data
     rule = f"the raw files in {raw} must be those of the data set {name}; PyG cannot read them"
     if not complete:
-        rule = (
-            f"the raw files of {name} must be in {raw} (set the data root by --data-root or "
-            "GRAPHGLOW_DATA); they are missing and PyG cannot download them"
-        )
+        rule = f"{raw} lacks raw files, and PyG cannot download them; {SET_ROOT}"
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary, name)
         home.mkdir()
@@ -156,9 +146,9 @@ def _quiet() -> Iterator[None]:
     """Hide the progress and the warnings of another package."""
     out = io.StringIO()
     with (
-        warnings.catch_warnings(),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(out),
+        warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
         yield
@@ -236,14 +226,10 @@ def read_ogb(source: str, root: Path) -> Data:
     if name not in OGB_NAMES:
         raise InputError(f"There is no OGB data set {name!r}. Give one of {', '.join(OGB_NAMES)}.")
     folder = root / "ogb" / name.replace("-", "_")
-    rule = (
-        f"The files of {name} are not in {folder} and cannot be downloaded. Set the data root by "
-        "--data-root or GRAPHGLOW_DATA"
-    )
+    rule = f"The files of {name} are not in {folder} and cannot be downloaded; {SET_ROOT}"
 
-    def table(path: Path) -> np.ndarray:
-        array: np.ndarray = pd.read_csv(path, header=None).to_numpy()
-        return array
+    def table(path: Path) -> Any:
+        return pd.read_csv(path, header=None).to_numpy()
 
     with one_sentence(rule), _quiet():
         if not (folder / "raw").is_dir():
@@ -292,11 +278,7 @@ def synthetic_graph(
     number("feature_noise", feature_noise, 0, LARGEST_RATE)
     if num_nodes < (least := 2 * num_classes):
         raise InputError(f"num_nodes must be at least two per class ({least}); got {num_nodes}")
-    if not 2 <= num_nodes * average_degree <= num_nodes * (num_nodes - 1):
-        raise InputError(
-            f"average_degree must give at least one edge and be below the number of nodes "
-            f"({num_nodes}); got {average_degree}"
-        )
+    number("average_degree", average_degree, 2 / num_nodes, num_nodes - 1)
     num_edges = round(num_nodes * average_degree / 2)
     within = round(homophily * num_edges)
     across = num_edges - within
@@ -353,15 +335,14 @@ def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:
 
     Both directions of an edge, and its duplicates, go together; self-loops count as none and stay.
     """
-    generator, known = _generator(ratio, seed), _edge_keys(data)
-    gone = round(ratio * len(known))
-    if gone and gone == len(known):
-        raise InputError(f"Deleting {gone} of {len(known)} edges leaves none. Lower the ratio.")
-    drawn = torch.randperm(len(known), generator=generator)[:gone]
-    u, v = data.edge_index
-    keys = _pair_keys(u, v, int(data.num_nodes))
-    kept, weight = ~torch.isin(keys, known[drawn]), data.get("edge_weight")
-    return _with_edges(data, data.edge_index[:, kept], None if weight is None else weight[kept])
+    keys, known = _listed_and_known(data)
+    gone = round(number("ratio", ratio, 0, 1) * len(known))
+    drawn = torch.randperm(len(known), generator=torch.Generator().manual_seed(seed))[:gone]
+    kept, changed = ~torch.isin(keys, known[drawn]), without_edges(data.clone())
+    changed.edge_index = data.edge_index[:, kept]
+    if (weight := data.get("edge_weight")) is not None:
+        changed.edge_weight = weight[kept]
+    return changed
 
 
 def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
@@ -370,15 +351,13 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
     Pairs of different nodes that are no edge yet are drawn, each alike. Where edges weigh, new
     ones weigh what those of the graph do in the mean.
     """
-    generator, num_nodes = _generator(ratio, seed, below=math.inf), int(data.num_nodes)
-    known = _edge_keys(data)
-    wanted, pairs = round(ratio * len(known)), num_nodes * (num_nodes - 1) // 2
-    if 2 * (len(known) + wanted) > pairs and wanted:
+    (_, known), num_nodes = _listed_and_known(data), int(data.num_nodes)
+    wanted = round(number("ratio", ratio, 0, LARGEST_RATE) * len(known))
+    if 4 * (len(known) + wanted) > num_nodes * (num_nodes - 1) and wanted:
         raise InputError(
-            f"{len(known)} edges and {wanted} more would join over half of the {pairs} pairs of "
-            "nodes. Lower the ratio."
+            f"ratio must leave half of the pairs of nodes without an edge; got {ratio}"
         )
-    new = known.new_empty(0)
+    generator, new = torch.Generator().manual_seed(seed), known.new_empty(0)
     while len(new) < wanted:
         draws = int(1.3 * (wanted - len(new))) + 16  # some are edges already
         u, v = torch.randint(num_nodes, (2, draws), generator=generator)
@@ -387,19 +366,26 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
         new = torch.tensor(list(dict.fromkeys(new.tolist())))  # each once, in the order they came
     low, high = new[:wanted] // num_nodes, new[:wanted] % num_nodes
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])])
+    changed = without_edges(data.clone())
+    changed.edge_index = torch.cat([data.edge_index, both], dim=1)
     if (weight := data.get("edge_weight")) is not None:
-        weight = torch.cat([weight, weight.new_full((2 * wanted,), float(weight.mean()))])
-    return _with_edges(data, torch.cat([data.edge_index, both], dim=1), weight)
+        more = weight.new_full((2 * wanted,), float(weight.mean()))
+        changed.edge_weight = torch.cat([weight, more])
+    return changed
+
+
+def _listed_and_known(data: Data) -> tuple[Tensor, Tensor]:
+    """A number for each edge as it is listed [E], and each undirected edge once, sorted [M]."""
+    u, v = data.edge_index
+    keys = _pair_keys(u, v, int(data.num_nodes))
+    return keys, torch.unique(keys[u != v])
 
 
 def shuffle_features(data: Data, ratio: float, *, seed: int) -> Data:
-    """Return a copy in which the share ``ratio`` of the nodes has another node's features.
-
-    The rows of nodes drawn at random are dealt out anew among them, so that none keeps its own.
-    """
-    generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
-    nodes = torch.randperm(num_nodes, generator=generator)[: round(ratio * num_nodes)]
-    changed = data.clone()
+    """Return a copy in which the share ``ratio`` of the nodes, drawn, swap features in a ring."""
+    count = round(number("ratio", ratio, 0, 1) * data.num_nodes)
+    generator, changed = torch.Generator().manual_seed(seed), data.clone()
+    nodes = torch.randperm(int(data.num_nodes), generator=generator)[:count]
     changed.x[nodes] = data.x[nodes.roll(1)]
     return changed
 
@@ -410,24 +396,3 @@ PERTURBATIONS: dict[str, Callable[..., Data]] = {
     "shuffle": shuffle_features,
 }
 """``(data, ratio, *, seed) -> Data``, by name."""
-
-
-def _generator(ratio: float, seed: int, *, below: float = 1) -> torch.Generator:
-    if not 0 <= ratio < below:
-        raise InputError(f"ratio must lie in [0, {below}); got {ratio}")
-    return torch.Generator().manual_seed(at_least("seed", seed, 0))
-
-
-def _edge_keys(data: Data) -> Tensor:
-    """Each undirected edge once, self-loops left out, as a sorted number: [M]."""
-    low, high, _ = undirected_edges(data.edge_index, None, int(data.num_nodes))
-    return low.long() * int(data.num_nodes) + high
-
-
-def _with_edges(data: Data, edges: Tensor, weight: Tensor | None) -> Data:
-    """A copy with other edges and weights; other values of edges go."""
-    changed = without_edges(data.clone())
-    changed.edge_index = edges
-    if weight is not None:
-        changed.edge_weight = weight
-    return changed

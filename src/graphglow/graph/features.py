@@ -254,11 +254,22 @@ def warn_of_leaks(data: Data) -> None:
     y = np.unique(data.y[nodes].numpy(), return_inverse=True)[1]
     if not columns or len(y) < FEWEST_ROWS or y.max() == 0:
         return
+    from sklearn.tree import DecisionTreeClassifier
+
     parts = torch.split(data.x[nodes], [width(facts) for facts in columns], dim=1)
     leaks = []
     for facts, part in zip(columns, parts, strict=True):
-        accuracy = (_by_category if "categories" in facts else _by_number)(part.numpy(), y)
-        leaks += [f"{facts['name']!r} ({accuracy:.1%})"] if accuracy >= needed_accuracy(y) else []
+        values, leaves = part.numpy(), int(y.max()) + 1  # as many intervals as there are classes
+        if "categories" in facts:  # numbered from 1; a blank is a category too
+            leaves = max(2, values.shape[1] + 1)
+            values = (values @ np.arange(1, values.shape[1] + 1))[:, None]
+        known = np.concatenate([values, values == 0], 1)  # 0 is a blank, or the mean
+        tree = DecisionTreeClassifier(max_leaf_nodes=leaves, min_samples_leaf=2, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about classes that few nodes have
+            accuracy = tree.fit(known, y).score(known, y)
+        if accuracy >= needed_accuracy(y):
+            leaks.append(f"{facts['name']!r} ({accuracy:.1%})")
     if leaks:
         what, say = ("columns", "each say") if len(leaks) > 1 else ("column", "says")
         warn(
@@ -272,25 +283,3 @@ def needed_accuracy(y: np.ndarray) -> float:
     """The accuracy from which a column alone is a leak, given the training labels [n]."""
     majority = float(np.bincount(y).max()) / len(y)
     return max(LEAK_ACCURACY, 1 - LEAK_ERRORS * (1 - majority))
-
-
-def _by_category(one_hot: np.ndarray, y: np.ndarray) -> float:
-    """Accuracy of the most common class among the others of a node's category: [n, K], [n].
-
-    Blank is a category too: what is filled in for one class alone gives it away.
-    """
-    one_hot = np.concatenate([one_hot, 1 - one_hot.sum(1, keepdims=True)], 1)  # [n, K + 1]
-    classes = np.eye(y.max() + 1)[y]  # [n, C]
-    others = one_hot @ (one_hot.T @ classes) - classes
-    return float(((others.argmax(1) == y) & (others.max(1) > 0)).mean())
-
-
-def _by_number(values: np.ndarray, y: np.ndarray) -> float:
-    """Accuracy of as many intervals, or blanks (0, the mean), as there are classes: [n, 1], [n]."""
-    from sklearn.tree import DecisionTreeClassifier
-
-    columns = np.concatenate([values, values == 0], 1)
-    tree = DecisionTreeClassifier(max_leaf_nodes=int(y.max()) + 1, random_state=0)
-    with warnings.catch_warnings():  # about classes that few nodes have
-        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        return float(tree.fit(columns, y).score(columns, y))

@@ -12,7 +12,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graph.check import MASKS, check_graph, checked_edges, checked_labels, one_graph
+from graphglow.graph.check import (
+    MASKS,
+    check_graph,
+    check_mask,
+    checked_edges,
+    checked_labels,
+    one_graph,
+)
 from graphglow.linalg.rows import Rows, entries, sparse_rows, unit_
 from graphglow.linalg.sparse import SparseMatrix
 
@@ -54,11 +61,11 @@ class FeatureEncoder:
         if values.numel() == 0:
             return None, cls(True, width, *torch.zeros(2, 0, device=device).long())
         if bool((values >= 0).all()) and int(torch.count_nonzero(values)) < 0.5 * x.numel():
-            row, col = _present(x)
-            count = torch.bincount(col, minlength=width)
+            present = _present(x)
+            count = torch.bincount(present[1], minlength=width)
             kept = ((count >= 2) & (count < num_nodes)).nonzero()[:, 0]
             encoder = cls(True, width, kept, (num_nodes / count[kept].float()).log()[None])
-            return encoder.word_rows(row, col, num_nodes), encoder
+            return encoder.word_rows(present, num_nodes), encoder
         dense = x if x.layout == torch.strided else x.to_dense()
         largest = dense.abs().amax(0).clamp_min(1e-30)
         dense = dense / largest
@@ -74,19 +81,19 @@ class FeatureEncoder:
             return None
         x = finite_float(x).to(self.kept.device)
         if self.words:
-            return self.word_rows(*_present(x), x.shape[0])
+            return self.word_rows(_present(x), x.shape[0])
         largest, mean, spread = self.table
         dense = (x if x.layout == torch.strided else x.to_dense())[:, self.kept]
         return unit_((dense / largest).sub_(mean).div_(spread))
 
-    def word_rows(self, row: Tensor, col: Tensor, num_nodes: int) -> SparseMatrix | None:
-        """Unit rows of nodes whose words are listed: row, col [E] -> [M, D]."""
+    def word_rows(self, present: Tensor, num_nodes: int) -> SparseMatrix | None:
+        """Unit rows of nodes whose words are listed: [2, E] -> [M, D]."""
         if len(self.kept) == 0:
             return None
         place = self.kept.new_full((self.width,), -1)
         place[self.kept] = torch.arange(len(self.kept), device=self.kept.device)
-        row, col = row[place[col] >= 0], place[col]
-        col = col[col >= 0]
+        row, col = present[0], place[present[1]]
+        row, col = row[col >= 0], col[col >= 0]
         values = self.table[0][col]
         total = torch.zeros(num_nodes, device=row.device).index_add_(0, row, values.square())
         return sparse_rows(row, col, values / total.sqrt()[row], (num_nodes, len(self.kept)))
@@ -104,13 +111,9 @@ def finite_float(x: Tensor) -> Tensor:
     return x
 
 
-def _present(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Row and column of each entry that is not zero, of a dense or coalesced x: [E], [E]."""
-    if x.layout == torch.strided:
-        row, col = x.nonzero(as_tuple=True)
-        return row, col
-    row, col = x.indices()[:, x.values() != 0]
-    return row, col
+def _present(x: Tensor) -> Tensor:
+    """Row and column of each entry that is not zero, of a dense or coalesced x: [2, E]."""
+    return x.nonzero().T if x.layout == torch.strided else x.indices()[:, x.values() != 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,13 +227,13 @@ class Graph:
     @cached_property
     def neighbours(self) -> SparseMatrix:
         """``links``, laid out so that values which are not symmetric can take the place of ones."""
-        return _general(self.links)
+        return self.links.general()
 
     @cached_property
     def looped(self) -> SparseMatrix:
         """The pattern of A + I, laid out like ``neighbours``."""
         ones = self.adj.values.new_ones(len(self.adj.col))
-        return _general(SparseMatrix.symmetric(self.adj.crow, self.adj.col, ones, self.num_nodes))
+        return self.adj.with_values(ones).general()
 
     @cached_property
     def degree(self) -> Tensor:
@@ -269,7 +272,15 @@ class Graph:
         one = self.links.to_scipy().astype(np.int64)
         two = sp.csr_array((one @ one > 0) > (one + sp.eye_array(self.num_nodes) > 0))
         two.sort_indices()
-        near, far = (_symmetrically_normalised(pattern, self.adj.values) for pattern in (one, two))
+        found = []
+        for pattern in (one, two):
+            crow, col = (torch.from_numpy(part) for part in (pattern.indptr, pattern.indices))
+            scale = crow.diff().clamp_min(1).to(self.adj.values.dtype).rsqrt()  # [N]
+            row = torch.arange(self.num_nodes).repeat_interleave(crow.diff().long())
+            values = scale[row] * scale[col.long()]
+            matrix = SparseMatrix.symmetric(crow, col, values, self.num_nodes)
+            found.append(matrix.to(self.device))
+        near, far = found
         return near, far.to_dense() if far.density > DENSE_ABOVE else far  # as in social graphs
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Graph":
@@ -303,10 +314,7 @@ def prepare(data: Data) -> Graph:
 
 
 def training_graph(data: Data) -> Graph:
-    """Turn a graph that :func:`check_graph` has passed into what models train on.
-
-    One rule more than for a graph that is only loaded: training nodes of at least two classes.
-    """
+    """Turn a checked graph into what models train on: training nodes have at least two classes."""
     graph = graph_of(data)
     if len(graph.seen) < 2:
         names = data.get("class_names")
@@ -331,12 +339,9 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
     y, nodes = torch.full((num_nodes,), -1), {}
     y = y if data.y is None else checked_labels(data.y, num_nodes, None)
     for name in MASKS:
-        mask = data.get(name)
-        if mask is None:
+        if (mask := data.get(name)) is None:
             mask = torch.full_like(y, name == "train_mask", dtype=torch.bool)
-        if mask.dtype != torch.bool or mask.shape != y.shape:
-            got = f"{mask.dtype} of shape {tuple(mask.shape)}"
-            raise InputError(f"{name} must be boolean, one value per node ({num_nodes}); got {got}")
+        check_mask(name, mask, num_nodes)
         nodes[name.removesuffix("_mask")] = (mask.cpu() & (y >= 0)).nonzero()[:, 0].to(device)
     return Graph(
         raw_x=data.x,
@@ -371,19 +376,6 @@ def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
         return dense
     row, col = x.nonzero(as_tuple=True)
     return sparse_rows(row, col, x[row, col] / scale[row, 0], (x.shape[0], x.shape[1]))
-
-
-def _general(pattern: SparseMatrix) -> SparseMatrix:
-    """Lay a symmetric pattern out so that its values need not be symmetric."""
-    return replace(pattern, order=pattern.col.argsort(stable=True).to(pattern.col.dtype))
-
-
-def _symmetrically_normalised(pattern: sp.csr_array, like: Tensor) -> SparseMatrix:
-    """D^-1/2 S D^-1/2 of a symmetric pattern S, on the device and in the dtype of ``like``."""
-    crow, col = (torch.from_numpy(a).to(like.device) for a in (pattern.indptr, pattern.indices))
-    scale = crow.diff().clamp_min(1).to(like.dtype).rsqrt()  # [N]
-    row = torch.arange(len(scale), device=like.device).repeat_interleave(crow.diff().long())
-    return SparseMatrix.symmetric(crow, col, scale[row] * scale[col.long()], len(scale))
 
 
 def normalised_adjacency(

@@ -153,9 +153,9 @@ def require_pyarrow() -> None:
 
 
 def _rule(path: Path) -> str:
-    if path.suffix == ".parquet":
-        return f"{path} cannot be read as a Parquet table; it is damaged or foreign"
-    return f"{path} cannot be read as a CSV table with a header, in UTF-8"
+    kind = "Parquet table; it is damaged or foreign"
+    kind = kind if path.suffix == ".parquet" else "CSV table with a header, in UTF-8"
+    return f"{path} cannot be read as a {kind}"
 
 
 def _opened(path: Path) -> Any:
@@ -404,12 +404,9 @@ def _read_nodes(
         data.y, data.class_names = encode_labels(frame[label], f"column {label!r} of {table.what}")
     if split is not None:
         names = text_of(frame[split]).str.lower()
-        other = names[~names.isin([*SPLITS, ""])]
-        if len(other):
-            raise InputError(
-                f"column {split!r} of {table.what} has {other.iloc[0]!r:.80}. Write train, val, "
-                "test or a blank."
-            )
+        for other in names[~names.isin([*SPLITS, ""])]:
+            got = f"column {split!r} of {table.what} has {other!r:.80}"
+            raise InputError(f"{got}. Write train, val, test or a blank.")
         for name in SPLITS:
             data[f"{name}_mask"] = torch.from_numpy((names == name).to_numpy(bool).copy())
     data.x, columns = encode_columns(frame.drop(columns=known), table.what, category)
@@ -420,15 +417,17 @@ def _read_nodes(
 def _checked_ids(column: pd.Series, what: str, old: Sequence[str] = ()) -> pd.Index:
     """The ids of a table as text: filled, once each, and none of ``old``."""
     ids = text_of(column)
-    rules = (
-        ("a blank for an id", "Give every row one", ids == ""),
-        ("an id twice", "Give each node one row", ids.duplicated()),
-        ("the id of an old node", "Give new nodes new ids", ids.isin(old)),
-    )
-    for problem, remedy, bad in rules:
+    problems = {
+        "a blank for an id": ids == "",
+        "an id twice": ids.duplicated(),
+        "the id of an old node": ids.isin(old),
+    }
+    for problem, bad in problems.items():
         if bad.any():
-            got = f"column {column.name!r} of {what} has {problem} ({ids[bad].iloc[0]!r:.80})"
-            raise InputError(f"{got}. {remedy}.")
+            got = f"has {problem} ({ids[bad].iloc[0]!r:.80})"
+            raise InputError(
+                f"column {column.name!r} of {what} {got}. Give each row an id of its own."
+            )
     return pd.Index(ids, dtype=object)
 
 
@@ -476,19 +475,6 @@ def _read_edges(
     return torch.from_numpy(found), torch.from_numpy(values.astype(np.float32))
 
 
-class NewNodes(NamedTuple):
-    """New nodes, numbered behind the N old ones.
-
-    Shapes:
-        x [M, F]; edge_index [2, E] or None where no edges table was given; edge_weight [E] or None
-    """
-
-    x: Tensor
-    edge_index: Tensor | None
-    edge_weight: Tensor | None
-    node_id: list[int] | list[str]
-
-
 def read_new_nodes(
     nodes: Any,
     edges: Any,
@@ -497,12 +483,15 @@ def read_new_nodes(
     columns: Columns | None = None,
     *,
     skip_unknown_edges: bool = False,
-) -> NewNodes:
+) -> Data:
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Columns are called as in training. A graph that did not come from tables has one column of
     numbers per feature, in order. ``data`` is the old graph, of which ids, labels and
     ``feature_columns`` are read.
+
+    Shapes:
+        x [M, F]; edge_index [2, E] or None, new nodes behind the N old ones; edge_weight [E]
     """
     given, leave_out, _ = roles_of(columns)
     table, stored = open_table(nodes).without(leave_out), data.get("feature_columns")
@@ -531,16 +520,16 @@ def read_new_nodes(
     ids = _checked_ids(frame[id_column], table.what, old)
     own = parse_ids(ids) if all(isinstance(one, int) for one in node_id) else list(ids)
     if edges is None:
-        return NewNodes(x, None, None, own)
+        return Data(x, None, edge_weight=None, node_id=own)
     joined = open_table(edges).without(leave_out)
     everyone = pd.Index([*old, *ids], dtype=object)
     chosen = {role: name for role, name in before.items() if name in joined.columns} | given
-    found = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
-    among_old = (found[0] < len(old)).all(0).nonzero()[:, 0]
+    pairs, weight = _read_edges(joined, everyone, chosen, skip_unknown_edges, len(old))
+    among_old = (pairs < len(old)).all(0).nonzero()[:, 0]
     if len(among_old):
-        u, v = (everyone[int(end)] for end in found[0][:, among_old[0]])
+        u, v = (everyone[int(end)] for end in pairs[:, among_old[0]])
         raise InputError(
             f"{joined.what} joins {u!r} and {v!r}, which are both old nodes. Keep the edges with "
             "a new end."
         )
-    return NewNodes(x, *found, own)
+    return Data(x, pairs, edge_weight=weight, node_id=own)

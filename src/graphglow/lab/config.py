@@ -11,12 +11,12 @@ ConfigType of graphglow depend on its sources too: those for given sources stand
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
-from graphglow.errors import InputError, at_least, one_of
-from graphglow.settings import Device
+from graphglow.errors import InputError, with_settings
+from graphglow.settings import Device, Settings
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """ConfigType by method and target."""
@@ -25,7 +25,7 @@ SETTINGS = Path(__file__).with_name("settings.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsConfig:
+class RunsConfig(Settings):
     """Which runs are made, and where."""
 
     seeds: int = 5
@@ -44,13 +44,6 @@ class RunsConfig:
     """Stop after about so long; the same command goes on."""
     retry_failed: bool = False
     """Make runs again that failed before (out of memory, a loss that is not finite)."""
-
-    def __post_init__(self) -> None:
-        at_least("seed", self.seed, 0)
-        for name in ("seeds", "epochs", "workers"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
-        one_of("device", self.device, get_args(Device))
 
 
 def read_settings(name: str | Path = "tuned") -> Tuned:
@@ -87,15 +80,9 @@ def config_of(kind: type[ConfigType], given: Mapping[str, Any], **fixed: Any) ->
 
     Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.
     """
-    assert is_dataclass(kind)
-    known, kinds = [f.name for f in fields(kind) if f.init], get_type_hints(kind)
-    values = {**given, **fixed}
+    config, values = kind(), {**given, **fixed}
     for name, value in values.items():
-        if name not in known:
-            raise InputError(
-                f"{kind.__name__} has no setting {name!r}; it has {', '.join(known)}. "
-                "Correct the settings file."
-            )
-        if is_dataclass(kinds[name]) and isinstance(value, Mapping):
-            values[name] = config_of(kinds[name], value)
-    return kind(**values)
+        inside = type(getattr(config, name, None))
+        if is_dataclass(inside) and isinstance(value, Mapping):
+            values[name] = config_of(inside, value)
+    return with_settings(config, values)

@@ -1,7 +1,9 @@
 """The tables of rows as Markdown: the paper's, and the standings of the open-world suite."""
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -10,18 +12,21 @@ from graphglow.lab import paper_tables as paper
 from graphglow.lab.config import RunsConfig, Tuned
 from graphglow.lab.open_methods import METHOD_TITLES, NEED_FEATURES, POOL, RIVALS
 from graphglow.lab.open_suite import AS_IT_IS, CONDITIONS, NO_FEATURES
-from graphglow.lab.paper_tables import EXPERIMENTS, GRAPH_NAMES, Cell
+from graphglow.lab.paper_tables import EXPERIMENTS, GRAPH_NAMES
 from graphglow.lab.row_files import Row, newest
 from graphglow.lab.runs import run_of
 
 SEEDS = 5
 """Another number of runs of a cell is said beside its mean."""
 NO_ROWS = "No rows yet.\n"
-ALONE = (
-    "&dagger; the tuned lambda is 1: the learned graph is switched off, and the figure is that of "
-    "the backbone alone"
-)
-OUTDATED = "&Dagger; made with other settings, or another learner, than today's"
+OFF, OLD = " &dagger;", " &Dagger;"
+MARKS = {
+    OFF: "&dagger; the tuned lambda is 1: the learned graph is switched off, and the figure is "
+    "that of the backbone alone",
+    OLD: "&Dagger; made with other settings, or another learner, than today's",
+}
+FACTS = ("key", "label", "line", "method", "target", "series", "x")
+"""Of a cell, in its line of scores."""
 MEASURES = {
     "homophily": "homophily (Lim et al.)",
     "edge_homophily": "share of weight within classes",
@@ -46,148 +51,120 @@ def spread(values: Sequence[float], digits: int = 1, unit: float = 100) -> str:
 # The paper's tables
 
 
-class CellScore:
-    """The rows of one cell: accuracies, and what is unusual about them."""
-
-    def __init__(self, cell: Cell, rows: list[Row], setup: str) -> None:
-        self.cell, self.rows = cell, rows
-        self.values = [r["test_accuracy"] for r in rows if r.get("test_accuracy") is not None]
-        self.mean = float(f"{statistics.mean(self.values):.6g}") if self.values else None
-        ours = cell.method == "random-theta" or cell.method.startswith("graphglow")
-        self.alone = ours and {row["config"].get("input_weight") for row in rows} == {1}
-        self.outdated = rows[-1]["setup"] != setup
-
-    def text(self, beside: str = "", *, best: bool = False) -> str:
-        """Return ``84.1 +- 0.3`` with its marks, and notes in brackets."""
-        if self.mean is None:
-            return f"failed: {self.rows[-1].get('error', 'no accuracy'):.80}"
-        count, failed = len(self.values), len(self.rows) - len(self.values)
-        notes = [f"{count} seed{'s' * (count > 1)}"] if count != SEEDS else []
-        notes += ([f"{failed} failed"] if failed else []) + ([beside] if beside else [])
-        score = f"**{spread(self.values)}**" if best else spread(self.values)
-        score += " &dagger;" * self.alone + " &Dagger;" * self.outdated
-        return f"{score} ({'; '.join(notes)})" if notes else score
-
-
-def cell_scores(name: str, rows: Iterable[Row], tuned: Tuned) -> list[CellScore]:
-    """Return the scores of the cells of an experiment that have rows."""
+def cell_scores(name: str, rows: Iterable[Row], tuned: Tuned) -> pd.DataFrame:
+    """Return a line for each cell of an experiment that has rows: its facts, mean and texts."""
     found: dict[str, list[Row]] = {}
     for row in newest(row for row in rows if row["experiment"] == name):
         found.setdefault(row["cell"], []).append(row)
-    cells = [cell for cell in EXPERIMENTS[name]() if cell.key in found]
-    return [CellScore(c, found[c.key], run_of(c, 0, tuned, RunsConfig()).setup) for c in cells]
+    lines = []
+    for cell in (cell for cell in EXPERIMENTS[name]() if cell.key in found):
+        own = found[cell.key]
+        values = [r["test_accuracy"] for r in own if r.get("test_accuracy") is not None]
+        count, failed = len(values), len(own) - len(values)
+        ours = cell.method == "random-theta" or cell.method.startswith("graphglow")
+        alone = ours and {row["config"].get("input_weight") for row in own} == {1}
+        outdated = own[-1]["setup"] != run_of(cell, 0, tuned, RunsConfig()).setup
+        line = {column: getattr(cell, column) for column in FACTS} | {
+            "graph": GRAPH_NAMES.get(cell.target, cell.target),
+            "mean": float(f"{statistics.mean(values):.6g}") if values else math.nan,
+            "text": f"failed: {own[-1].get('error', 'no accuracy'):.80}",
+            "marks": "", "notes": "", "beside": "", "rows": own,
+        }  # fmt: skip
+        if values:
+            notes = [f"{count} seed{'s' * (count > 1)}"] * (count != SEEDS)
+            line["text"], line["marks"] = spread(values), alone * OFF + outdated * OLD
+            line["notes"] = "; ".join(notes + [f"{failed} failed"] * bool(failed))
+            line["beside"] = f"paper {100 * cell.paper[0]:.1f}" if cell.paper else ""
+        lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def tables_of(name: str, rows: Iterable[Row], tuned: Tuned) -> str:
     """Return the tables of an experiment as Markdown."""
-    scores = cell_scores(name, rows, tuned)
-    if not scores:
+    cells = cell_scores(name, rows, tuned)
+    if cells.empty:
         return NO_ROWS
-    table = TABLE_WRITERS.get(name, _methods)(scores)
-    notes = [ALONE] * any(s.alone for s in scores) + [OUTDATED] * any(s.outdated for s in scores)
-    return table + "".join(f"\n- {sentence}" for sentence in notes) + "\n" * bool(notes)
+    table = TABLE_WRITERS.get(name, _grid)(cells)
+    notes = [note for mark, note in MARKS.items() if cells["marks"].str.contains(mark).any()]
+    return table + "".join(f"\n- {note}" for note in notes) + "\n" * bool(notes)
 
 
 def _grid(
-    first: str,
-    scores: Sequence[CellScore],
-    line: Callable[[Cell], str] = lambda cell: cell.label,
-    column: Callable[[Cell], str] = lambda cell: GRAPH_NAMES.get(cell.target, cell.target),
-    beside: Callable[[CellScore], str] = lambda score: "",
+    cells: pd.DataFrame, title: str = "method", line: str = "label", column: str = "graph"
 ) -> str:
-    """Return a table of lines by columns, the best mean of a column in bold."""
-    at = {(line(score.cell), column(score.cell)): score for score in scores}
-    lines, columns = (list(dict.fromkeys(key[place] for key in at)) for place in (0, 1))
-    order = list(GRAPH_NAMES.values())
-    columns.sort(key=lambda name: order.index(name) if name in order else 0)
-    best = {name: max(s.mean or 0 for key, s in at.items() if key[1] == name) for name in columns}
-    texts = {
-        key: score.text(beside(score), best=len(lines) > 1 and score.mean == best[key[1]])
-        for key, score in at.items()
-    }
-    body = [[label, *(texts.get((label, name), "-") for name in columns)] for label in lines]
-    return markdown([first, *columns], body)
+    """Return accuracy by line and column, the best mean of a column in bold."""
+    best = cells["mean"] == cells.groupby(column)["mean"].transform("max")
+    bold = (best & (cells[line].nunique() > 1)).map({True: "**", False: ""})
+    notes = cells["notes"].where(cells["beside"] == "", cells["notes"] + "; " + cells["beside"])
+    notes = (" (" + notes.str.removeprefix("; ") + ")").where(notes != "", "")
+    whole = cells.assign(whole=bold + cells["text"] + bold + cells["marks"] + notes)
+    table = whole.pivot(index=line, columns=column, values="whole").fillna("-")
+    graphs = [name for name in GRAPH_NAMES.values() if name in table]
+    table = table.loc[cells[line].unique(), graphs or cells[column].unique()]
+    return markdown([title, *table], table.reset_index().to_numpy().tolist())
 
 
-def _methods(scores: list[CellScore]) -> str:
-    """Write accuracy by method and graph, beside the paper's figure."""
-    figures = {s: f"paper {100 * s.cell.paper[0]:.1f}" for s in scores if s.cell.paper is not None}
-    return _grid("method", scores, beside=lambda score: figures.get(score, ""))
-
-
-def _ablation(scores: list[CellScore]) -> str:
+def _ablation(cells: pd.DataFrame) -> str:
     """Write accuracy, and points more or less than the whole method."""
-    whole = {score.cell.target: score.mean for score in scores if score.cell.line == "full"}
-
-    def lost(score: CellScore) -> str:
-        line, target = score.cell.line, score.cell.target
-        mean = whole.get(target)
-        if line == "full" or mean is None or score.mean is None:
-            return ""
-        text = f"{100 * score.mean - 100 * mean:+.1f}"
-        if line == "no-iteration" and target in paper.LOST_WITHOUT_ITERATION:
-            text += f"; paper {-100 * paper.LOST_WITHOUT_ITERATION[target]:+.1f}"
-        return text
-
-    return _grid("variant", scores, beside=lost)
+    full = cells["line"] == "full"
+    whole = cells["target"].map(cells[full].set_index("target")["mean"])
+    lost = (100 * cells["mean"] - 100 * whole).where(~full)
+    paper_lost = -100 * cells["target"].map(paper.LOST_WITHOUT_ITERATION)
+    printed = paper_lost.map("; paper {:+.1f}".format)
+    printed = printed.where(paper_lost.notna() & (cells["line"] == "no-iteration"), "")
+    beside = (lost.map("{:+.1f}".format) + printed).where(lost.notna(), "")
+    return _grid(cells.assign(beside=beside), "variant")
 
 
-def _edges(scores: list[CellScore]) -> str:
-    parts = []
-    for graph in paper.DAMAGED_GRAPHS:
-        for kind, what in paper.DAMAGES.items():
-            own = [s for s in scores if (s.cell.target, s.cell.series) == (graph, kind)]
-            title = f"{GRAPH_NAMES[graph]}, {what}"
-            name = lambda cell: paper.METHOD_NAMES[cell.method]  # noqa: E731
-            parts.append(_grid(title, own, name, lambda cell: f"{cell.x:.0%}"))
-    return "\n".join(parts)
-
-
-def _sensitivity(scores: list[CellScore]) -> str:
+def _edges(cells: pd.DataFrame) -> str:
+    names, shares = cells["method"].map(paper.METHOD_NAMES), cells["x"].map("{:.0%}".format)
+    groups = cells.assign(name=names, share=shares).groupby(["graph", "series"], sort=False)
     return "\n".join(
-        _grid(title, [s for s in scores if s.cell.series == name], lambda cell: f"{cell.x:g}")
-        for name, title in SWEPT.items()
+        _grid(own, f"{graph}, {paper.DAMAGES[kind]}", "name", "share")
+        for (graph, kind), own in groups
     )
 
 
-def _time(scores: list[CellScore]) -> str:
+def _sensitivity(cells: pd.DataFrame) -> str:
+    groups = cells.assign(label=cells["x"].map("{:g}".format)).groupby("series", sort=False)
+    return "\n".join(_grid(own, SWEPT[name]) for name, own in groups)
+
+
+def _time(cells: pd.DataFrame) -> str:
     """Accuracy; beside it seconds of training, and how many times as long as GraphGLOW they are."""
-    taken: dict[tuple[str, str], list[float]] = {}
-    for score in scores:
-        timed = [row for row in score.rows if row.get("timed") and row.get("train_seconds")]
-        taken[score.cell.method, score.cell.target] = [row["train_seconds"] for row in timed]
-
-    def seconds(score: CellScore) -> str:
-        method, graph = score.cell.method, score.cell.target
-        spent, ours = taken[method, graph], taken.get(("graphglow", graph))
-        if not spent:
-            return ""
-        text = f"{spread(spent, 2, 1)} s"
-        if ours and method != "graphglow":
-            text += f", {statistics.mean(spent) / statistics.mean(ours):.2g}x"
+    spent = {
+        (cell.method, cell.target): [
+            row["train_seconds"] for row in cell.rows if row.get("timed") and "train_seconds" in row
+        ]
+        for cell in cells.itertuples()
+    }
+    texts = []
+    for (method, graph), seconds in spent.items():
+        text = f"{spread(seconds, 2, 1)} s" if seconds else ""
+        ours = spent.get(("graphglow", graph))
+        if seconds and ours and method != "graphglow":
+            text += f", {statistics.mean(seconds) / statistics.mean(ours):.2g}x"
         figure = paper.TIMES_FASTER.get(graph, {}).get(method)
-        return text + (f", paper {figure:g}x" if figure else "")
+        texts.append(text + (f", paper {figure:g}x" if figure and seconds else ""))
+    return _grid(cells.assign(beside=texts))
 
-    return _grid("method", scores, beside=seconds)
 
-
-def _homophily(scores: list[CellScore]) -> str:
+def _homophily(cells: pd.DataFrame) -> str:
     """Metrics of the input graph, and of the learned one before training and at the last look."""
     lines = []
-    for score in scores:
-        looks: list[dict[str, Any]] = [row["metrics"] for row in score.rows if row.get("metrics")]
-        for name, measure in MEASURES.items():
-            figures = [f"{looks[0][f'input_{name}']:.3f}"]
-            if name == "homophily":
-                figures[0] += f" (paper {paper.PRINTED_HOMOPHILY[score.cell.target]:g})"
-            for learned in (name, f"pivot_{name}"):
-                figures += [spread([look[learned][at] for look in looks], 3, 1) for at in (0, -1)]
-            lines.append([GRAPH_NAMES[score.cell.target], measure, *figures])
+    for cell, (name, measure) in product(cells.itertuples(), MEASURES.items()):
+        looks: list[dict[str, Any]] = [row["metrics"] for row in cell.rows if row.get("metrics")]
+        figures = [f"{looks[0][f'input_{name}']:.3f}"]
+        if name == "homophily":
+            figures[0] += f" (paper {paper.PRINTED_HOMOPHILY[cell.target]:g})"
+        for learned in (name, f"pivot_{name}"):
+            figures += [spread([look[learned][at] for look in looks], 3, 1) for at in (0, -1)]
+        lines.append([cell.graph, measure, *figures])
     titles = ["target", "measure", "input graph", "learned, before training", "after"]
     return markdown([*titles, "to pivots, before training", "after"], lines)
 
 
-TABLE_WRITERS: dict[str, Callable[[list[CellScore]], str]] = {
+TABLE_WRITERS: dict[str, Callable[[pd.DataFrame], str]] = {
     "time": _time,
     "ablation": _ablation,
     "edges": _edges,

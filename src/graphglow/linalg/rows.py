@@ -171,9 +171,7 @@ def _in_order(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) 
 
 def entries(matrix: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
     """Row, column and value of each entry: [E], [E], [E]."""
-    node = torch.arange(matrix.shape[0], device=matrix.crow.device)
-    row = node.repeat_interleave(matrix.crow.diff().long(), output_size=matrix.col.numel())
-    return row, matrix.col.long(), matrix.values
+    return matrix.row, matrix.col.long(), matrix.values
 
 
 def times(rows: Rows, dense: Tensor) -> Tensor:

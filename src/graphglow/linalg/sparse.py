@@ -46,7 +46,7 @@ class SparseMatrix:
         crow, col = self.crow.to(device), self.col.to(device)
         values = self.values.to(device, dtype or self.values.dtype)
         if self.order is None:
-            return SparseMatrix(crow, col, values, crow, col, None, self.shape)
+            return SparseMatrix.symmetric(crow, col, values, self.shape[0])
         crow_t, col_t, order = (t.to(device) for t in (self.crow_t, self.col_t, self.order))
         return SparseMatrix(crow, col, values, crow_t, col_t, order, self.shape)
 
@@ -54,16 +54,24 @@ class SparseMatrix:
         """The same pattern with other values: [E], or [B, E] for a batch of matrices."""
         return replace(self, values=values)
 
+    def general(self) -> "SparseMatrix":
+        """A symmetric pattern, laid out so that its values need not be symmetric."""
+        return replace(self, order=self.col.argsort(stable=True).to(self.col.dtype))
+
     def __matmul__(self, dense: Tensor) -> Tensor:
         """``S @ dense``: [.., M, F] -> [.., N, F]; differentiable in ``dense`` only."""
         return cast(Tensor, _Matmul.apply(self, dense))  # type: ignore[no-untyped-call]
 
+    @property
+    def row(self) -> Tensor:
+        """Row of each entry: [E]."""
+        node = torch.arange(self.shape[0], device=self.crow.device)
+        return node.repeat_interleave(self.crow.diff().long(), output_size=self.col.numel())
+
     @cached_property
     def keys(self) -> Tensor:
         """``row * M + col`` of each entry, sorted where columns are: [E]."""
-        row = torch.arange(self.shape[0], device=self.crow.device)
-        row = row.repeat_interleave(self.crow.diff().long(), output_size=self.col.numel())
-        return row * self.shape[1] + self.col
+        return self.row * self.shape[1] + self.col
 
     @property
     def density(self) -> float:

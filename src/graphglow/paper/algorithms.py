@@ -9,28 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphglow.device import out_of_memory_hint, resolve_device
-from graphglow.gnn import Backbone, Dropout, MixedPropagation, Structure, build_gnn
+from graphglow.gnn import BACKBONES, Backbone, Dropout, MixedPropagation, Structure
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
 from graphglow.graph import Graph
 from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import edge_probabilities, entropy_loss, prior_loss, sketch
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.storage import (
-    Checkpoint,
-    Part,
-    adam_state,
-    checksum,
-    load_adam_state,
-    prefixed,
-    restore,
-    within,
-)
+from graphglow.storage import Checkpoint, Part, checksum, restore
 
 NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 
@@ -121,7 +113,8 @@ class PaperTask(Task):
         self.learner, self.config, self.theta, self.objective = learner, config, theta, objective
         self.degree = graph.adj.crow.diff().to(graph.adj.values.dtype)  # [N], self-loops included
         self.num_pivots = min(config.num_pivots, graph.num_nodes)
-        gnn = build_gnn(config, graph, learner.config.embedding_size, self.start)
+        width = learner.config.embedding_size
+        gnn = BACKBONES[config.backbone](config, graph, width, self.start)
         self.gnn = gnn.to(graph.device, graph.adj.values.dtype)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
         if config.pivots_by_degree:
@@ -201,16 +194,15 @@ class PaperTask(Task):
     def logits(self) -> Tensor:
         return self.evaluate().logits
 
-    def state(self) -> dict[str, Tensor]:
-        """All that training changes but theta, by name."""
-        adam = prefixed("adam", adam_state(self.optimizer))
-        gnn = prefixed("gnn", dict(self.gnn.state_dict()))
-        return gnn | adam | {"generator": self.generator.get_state()}
+    def state(self) -> dict[str, Any]:
+        """All that training changes but theta."""
+        adam, generator = self.optimizer.state_dict(), self.generator.get_state()
+        return {"gnn": self.gnn.state_dict(), "adam": adam, "generator": generator}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave; before an epoch is recorded."""
-        self.gnn.load_state_dict(within("gnn", state))
-        load_adam_state(self.optimizer, within("adam", state))
+        self.gnn.load_state_dict(state["gnn"])
+        self.optimizer.load_state_dict(state["adam"])
         self.generator.set_state(state["generator"])
 
 
@@ -300,16 +292,14 @@ class SharedLearner:
         self.optimizer = adam(self.learner, config.learner_learning_rate)
         self.best = copy.deepcopy(self.learner)
 
-    def state(self) -> dict[str, Tensor]:
-        """All that training changes, by name."""
-        theta, best = (dict(one.state_dict()) for one in (self.learner, self.best))
-        moments = prefixed("adam", adam_state(self.optimizer))
-        return prefixed("theta", theta) | prefixed("best", best) | moments
+    def state(self) -> dict[str, Any]:
+        theta, best = self.learner.state_dict(), self.best.state_dict()
+        return {"theta": theta, "best": best, "adam": self.optimizer.state_dict()}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.learner.load_state_dict(within("theta", state))
-        self.best.load_state_dict(within("best", state))
-        load_adam_state(self.optimizer, within("adam", state))
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.learner.load_state_dict(state["theta"])
+        self.best.load_state_dict(state["best"])
+        self.optimizer.load_state_dict(state["adam"])
 
 
 # Algorithm 3: transfer
