@@ -1,6 +1,7 @@
-"""Time and memory of whole jobs: rows of bench_refine, ray, bench_epoch and bench_scale.
+"""Time and memory of whole jobs: rows of bench_*.jsonl and ray.jsonl.
 
     python benchmarks/measuring.py predict refine audit --targets cora --nodes 100000 --device cuda
+    python benchmarks/measuring.py new-node --nodes 1000 10000 100000
     python benchmarks/measuring.py epoch --targets amherst41 --epochs 500
     python benchmarks/measuring.py epoch --nodes 100000 1000000 --refinements 2
     python benchmarks/measuring.py ray --nodes 20000 --workers 0 1 2 4
@@ -13,6 +14,7 @@ this process, and ``load`` is how many processes wanted a core before the run.
 import argparse
 import json
 import os
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +27,16 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from graphglow import PaperConfig, StructureLearner, audit, load_graph, predict, refine, transfer
+from graphglow import (
+    PaperConfig,
+    Prediction,
+    StructureLearner,
+    audit,
+    load_graph,
+    predict,
+    refine,
+    transfer,
+)
 from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from graphglow.graph import synthetic_graph
 from graphglow.graph.load import data_folder
@@ -36,6 +47,9 @@ from graphglow.storage import append_line
 
 Row = dict[str, Any]
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+PARTS = ("predict", "refine", "audit", "new-node", "ray", "epoch")
 
 
 def random_graph(
@@ -115,6 +129,27 @@ def on_ray(args: argparse.Namespace) -> Iterator[Row]:
         yield {"part": part, **sizes, "seconds": seconds, "digest": digest, "load": load}
 
 
+def new_node(args: argparse.Namespace) -> Iterator[Row]:
+    """Save the prediction of each random graph, load it, and predict one new node of five links."""
+    for nodes in args.nodes:
+        data = random_graph(nodes)
+        began = time.perf_counter()
+        prediction = predict(data, device="cpu")
+        seconds = time.perf_counter() - began
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "prediction.safetensors"
+            prediction.save(file)
+            loaded, size = Prediction.load(file), file.stat().st_size
+        edges = torch.tensor([[nodes] * 5, range(5)])
+        spent = []
+        for _ in range(20):
+            began = time.perf_counter()
+            loaded.predict_new(data.x[:1], edges)
+            spent.append(1e3 * (time.perf_counter() - began))
+        sizes = {"nodes": nodes, "edges": data.num_edges // 2, "file_bytes": size}
+        yield sizes | {"predict_seconds": seconds, "node_ms": median(spent)}
+
+
 def epochs(data: Data, args: argparse.Namespace) -> Row:
     """Return the median of several transfers of so many epochs, after one that warms up."""
     config = PaperConfig(
@@ -134,7 +169,7 @@ def epochs(data: Data, args: argparse.Namespace) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="+", choices=("predict", "refine", "audit", "ray", "epoch"))
+    parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--targets", nargs="*", default=[])
     parser.add_argument("--nodes", type=int, nargs="*", default=[], help="of random graphs")
     parser.add_argument("--workers", type=int, nargs="*", default=[0, 1, 2, 4])
@@ -150,6 +185,9 @@ def main() -> None:
     for part in args.parts:
         if part == "ray":
             write_rows(args.out / "ray.jsonl", part, torch.device("cpu"), on_ray(args))
+        elif part == "new-node":
+            file = args.out / "bench_new_node.jsonl"
+            write_rows(file, part, torch.device("cpu"), new_node(args))
         elif part != "epoch":
             file = args.out / "bench_refine.jsonl"
             write_rows(file, part, device, whole_jobs(part, args, device))

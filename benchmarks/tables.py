@@ -261,7 +261,8 @@ def held_out() -> str:
 
 TITLES = {
     "part": "", "target": "graph", "epoch_ms": "epoch ms", "train_seconds": "all s",
-    "peak_bytes": "peak MB",
+    "peak_bytes": "peak MB", "predict_seconds": "predict all, s", "node_ms": "one new node, ms",
+    "file_bytes": "file, MB",
 }  # fmt: skip
 MODEL = ("refinements", "pivots")
 USUAL = {"precision": "float32", "delta": "truncate", "backend": "auto", "stage": "all"}
@@ -364,6 +365,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "held_out": held_out,
     "measured": lambda: speed_table(
         "bench_refine.jsonl", ("part", "target", "nodes"), ("seconds", "peak_bytes")
+    ),
+    "new_node": lambda: speed_table(
+        "bench_new_node.jsonl", ("nodes", "edges"), ("predict_seconds", "node_ms", "file_bytes")
     ),
     "ray": lambda: speed_table("ray.jsonl", ("part", "nodes", "workers"), ("seconds", "load")),
     "epoch": lambda: speed_table(
