@@ -52,6 +52,7 @@ from graphglow.lab.open_suite import FAMILY_FOLDS, family_of
 from graphglow.lab.row_files import provenance
 from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import append_line
+from measuring import calibration_error
 
 CONDITIONS: dict[str, tuple[str, float, float, float]] = {
     "random 0": ("random", 0.0, 0.0, 0.0),
@@ -156,7 +157,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     pairs, truth, scores, (first, _) = found.edges, made.real, found.edge_log_odds, found.looks
     if hidden:
         generator = torch.Generator().manual_seed(20_000 + seed)
-        hard = hard_pairs(made, first.inputs, made.hidden.shape[1], generator)
+        hard = hard_pairs(made, graph, made.hidden.shape[1], generator)
         pairs = torch.cat([made.hidden, hard], 1)
         truth = torch.arange(pairs.shape[1]) < made.hidden.shape[1]
         scores = auditor.scores(first, pairs, missing=True)
@@ -170,7 +171,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     if y.min() == y.max():
         return row
     compared = heuristics(made.data, pairs)
-    compared["untrained"] = Auditor().score(evidence, first.tables.context, False).numpy()
+    compared["untrained"] = Auditor().score(evidence, first.context, False).numpy()
     if not hidden:
         compared["one look"] = auditor.scores(first, pairs).numpy()
     for kind in ("uniform", "degree", "own"):
@@ -180,12 +181,6 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
             compared["GAE"] = auto_encoder(made.data, pairs)
     row["auc"] = float(roc_auc_score(y, scores))
     return row | {"others": {n: float(roc_auc_score(y, s)) for n, s in compared.items()}}
-
-
-def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 15) -> float:
-    place = np.minimum((p * bins).astype(int), bins - 1)
-    parts = [place == i for i in range(bins) if (place == i).any()]
-    return float(sum(abs(p[b].mean() - y[b].mean()) * b.mean() for b in parts))
 
 
 def condition_row(data: Data, condition: str, auditor: Auditor, *, seed: int, gae: bool) -> dict:

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -51,6 +52,12 @@ def random_graph(
     draws = torch.rand(nodes, generator=torch.Generator().manual_seed(seed))
     data.train_mask, data.val_mask = draws < labels, draws > 1 - labels
     return data
+
+
+def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 15) -> float:
+    """``sum_b |mean p - mean y| n_b / M`` over bins of p: [M], [M]."""
+    place = np.minimum((p * bins).astype(int), bins - 1)
+    return float(np.abs(np.bincount(place, p - y, bins)).sum() / len(p))
 
 
 def write_rows(out: Path, benchmark: str, device: torch.device, rows: Iterable[Row]) -> None:

@@ -17,8 +17,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import torch
@@ -32,9 +33,9 @@ from graphglow.graph.load import data_folder
 from graphglow.lab.open_methods import untrained_like
 from graphglow.lab.open_suite import Target, draw, find_targets
 from graphglow.lab.row_files import provenance
-from graphglow.scores import calibration_error
 from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import append_line
+from measuring import calibration_error
 
 CONDITIONS = (
     "as it is", "1 label per class", "3 labels per class", "5 labels per class",
@@ -43,15 +44,6 @@ CONDITIONS = (
 )  # fmt: skip
 SPARSE = 0.1
 """Features with a smaller share of non-zeros are kept sparse: dense, one graph takes 1.2 GB."""
-
-
-class Evaluation(NamedTuple):
-    """Settings that all cells share."""
-
-    folder: Path
-    root: Path
-    control: bool
-    device: str
 
 
 def open_targets(root: Path) -> list[Target]:
@@ -67,7 +59,7 @@ def sparse_features(data: Data) -> Data:
 
 def train(args: argparse.Namespace) -> None:
     """Train the learners of all folds on the same episodes."""
-    targets = open_targets(data_folder(args.data_root))
+    targets = open_targets(args.data_root)
     sizes = Counter(target.family for target in targets)
     weights = [sizes[target.family] ** -0.5 for target in targets]
     learners = pretrain_folds(
@@ -93,28 +85,26 @@ def print_progress(stage: str, done: int, total: int) -> None:
         print(f"{stage}: {done:,} of {total:,} episodes", flush=True)
 
 
-def cells(args: argparse.Namespace, root: Path) -> Iterator[tuple[Target, str, int]]:
-    large_first = sorted(open_targets(root), key=lambda target: -sum(target.size))
-    for seed in range(args.seeds):
-        for condition in args.conditions or CONDITIONS:
-            for target in large_first:
-                yield target, condition, seed
+def cells(args: argparse.Namespace) -> Iterator[tuple[Target, str, int]]:
+    large_first = sorted(open_targets(args.data_root), key=lambda target: -sum(target.size))
+    every = product(range(args.seeds), args.conditions or CONDITIONS, large_first)
+    return ((target, condition, seed) for seed, condition, target in every)
 
 
 @torch.no_grad()
-def run_cell(shared: Evaluation, cell: tuple[Target, str, int]) -> dict[str, Any] | None:
+def run_cell(args: argparse.Namespace, cell: tuple[Target, str, int]) -> dict[str, Any] | None:
     """Measure every channel and the prediction; None where the condition makes no sense."""
     target, condition, seed = cell
-    data = draw(target, condition, seed, shared.root)
+    data = draw(target, condition, seed, args.data_root)
     if data is None:
         return None
     data = sparse_features(data)
     data.train_mask = data.train_mask | data.val_mask
-    learner = EvidenceLearner.load(shared.folder / f"fold{target.fold}.safetensors")
-    if shared.control:
+    learner = EvidenceLearner.load(args.evaluate / f"fold{target.fold}.safetensors")
+    if args.control:
         learner = untrained_like(learner, seed)
     began = time.perf_counter()
-    refined = learner.to(shared.device).refine(data, seed=seed)
+    refined = learner.to(args.device).refine(data, seed=seed)
     seconds = time.perf_counter() - began
     if refined.update is None or refined.probabilities is None:
         return None
@@ -128,26 +118,24 @@ def run_cell(shared: Evaluation, cell: tuple[Target, str, int]) -> dict[str, Any
     confidence, right = p[test].amax(1).double().numpy(), predicted["prediction"] == truth
     return {
         "target": target.name, "family": target.family, "condition": condition, "seed": seed,
-        "control": shared.control, "seconds": round(seconds, 3),
+        "control": args.control, "seconds": round(seconds, 3),
         "accuracy": {name: float((c == truth).double().mean()) for name, c in predicted.items()},
         "log_loss": float(-p[test, truth].clamp_min(1e-6).log().mean()),
         "loo": float((p[labelled].argmax(1) == data.y[labelled]).double().mean()),
         "labels": int(labelled.sum()), "classes": p.shape[1], "test": int(test.sum()),
         "majority": float(torch.bincount(truth).max() / len(truth)),
-        "ece": calibration_error(confidence, right.numpy()),
+        "ece": calibration_error(confidence, right.numpy(), bins=10),
     }  # fmt: skip
 
 
 def evaluate(args: argparse.Namespace) -> None:
     """Append a row for each cell as it is finished."""
-    root, rows = data_folder(args.data_root), []
-    shared = Evaluation(args.evaluate, root, args.control, args.device)
+    rows: list[dict[str, Any]] = []
     origin = {name: provenance()[name] for name in ("commit", "date", "machine")}
     gpus = 1 / args.workers if args.device == "cuda" and args.workers > 1 else 0
-    found = map_blocks(
-        run_cell, shared, cells(args, root), workers=args.workers, gpus=gpus, ordered=False
-    )
-    for row in found:
+    for row in map_blocks(
+        run_cell, args, cells(args), workers=args.workers, gpus=gpus, ordered=False
+    ):
         if row is not None:
             rows.append(row)
             append_line(args.out, json.dumps({"experiment": "predictor", **row, **origin}))
@@ -168,7 +156,7 @@ if __name__ == "__main__":
     parser.add_argument("--set", default="{}", help="settings of pre-training, as JSON")
     parser.add_argument("--workers", type=int, default=1, help="Ray workers on this machine")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--data-root", type=data_folder, default=data_folder(None))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.train:

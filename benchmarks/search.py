@@ -1,7 +1,7 @@
 """Search the settings of methods by validation accuracy, in processes that share a GPU.
 
     python benchmarks/search.py --out trials --seconds 450 --processes 15
-    python benchmarks/search.py --settle trials.jsonl          writes lab/settings.json
+    python benchmarks/search.py --settle trials.jsonl          writes src/graphglow/lab/settings.json
 
 GraphGLOW with a trained theta, with a random one and with k equal dimensions, and a GCN have as
 many trials on a target, and the first three the same ones: trial i has the same settings for all

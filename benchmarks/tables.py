@@ -189,17 +189,17 @@ def methods() -> str:
 def competitors(targets: Sequence[str]) -> str:
     """Write accuracy by line (the method, and an unusual backbone), the newest row of each seed."""
     rows = sorted(read_rows(RESULTS / "competitors.jsonl"), key=lambda r: r["provenance"]["date"])
-    found: dict[tuple[str, str], dict[int, float]] = {}
-    for row in rows:
-        line = row["cell"].rpartition("/")[0]
-        found.setdefault((line, row["target"]), {})[row["seed"]] = row["test_accuracy"]
-    known = {line for line, target in found if target in targets}
+    table = pd.DataFrame(rows).drop_duplicates(["cell", "seed"], keep="last")
+    table["line"] = table["cell"].str.rpartition("/")[0]
+    found = table[table["target"].isin(targets)].groupby(["line", "target"])["test_accuracy"]
+    scores = found.agg(list).to_dict()
     order = list(METHODS)
-    lines = [
-        [line, *(beside_paper(line, t, [*found.get((line, t), {}).values()]) for t in targets)]
-        for line in sorted(known, key=lambda line: (order.index(line.split()[0]), line))
-    ]
-    return markdown(["method", *targets], lines)
+    lines = sorted({line for line, _ in scores}, key=lambda n: (order.index(n.split()[0]), n))
+    return markdown(
+        ["method", *targets],
+        [[line, *(beside_paper(line, t, scores.get((line, t), [])) for t in targets)]
+         for line in lines],
+    )  # fmt: skip
 
 
 def beside_paper(line: str, target: str, scores: list[float]) -> str:
@@ -246,19 +246,15 @@ def made() -> str:
 
 def held_out() -> str:
     """Write test accuracy on held-out graphs; learners made in another way have own lines."""
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for row in newest(read_rows(RESULTS / "pretrained.jsonl")):
-        if row.get("test_accuracy") is not None:
-            name, comma, rest = row["series"].partition(",")
-            name = PAPER if name == "universal" else name  # what it was called in older rows
-            line = found.setdefault((f"`{name}`{comma}{rest}", row["target"]), {})
-            line.setdefault(row["method"], []).append(row["test_accuracy"])
-    methods = ("graphglow", "random-theta", "gcn")
-    lines = [
-        [*key, *(f"{spread(s)} ({len(s)})" if (s := line.get(m)) else "" for m in methods)]
-        for key, line in sorted(found.items())
-    ]
-    return markdown(["name", "held out", *methods], lines)
+    rows = pd.DataFrame(newest(read_rows(RESULTS / "pretrained.jsonl")))
+    rows = rows.dropna(subset="test_accuracy")
+    name = rows["series"].str.replace("^universal", PAPER, regex=True)  # its name in older rows
+    name = name.str.replace("^[^,]*", lambda found: f"`{found[0]}`", n=1, regex=True)
+    scores = rows.groupby([name, "target", "method"])["test_accuracy"].agg(
+        lambda values: f"{spread(values.tolist())} ({len(values)})"
+    )
+    table = scores.unstack(fill_value="")[["graphglow", "random-theta", "gcn"]].reset_index()
+    return markdown(["name", "held out", *table.columns[2:]], table.to_numpy().tolist())
 
 
 # Time and memory

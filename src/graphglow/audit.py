@@ -22,7 +22,14 @@ from graphglow.errors import InputError, at_least, number
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import with_pairs
-from graphglow.explain import Explanation, explain_edge, pair_places, surroundings
+from graphglow.explain import (
+    Explanation,
+    by_evidence,
+    pair_places,
+    percent,
+    pro_and_con,
+    surroundings,
+)
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
@@ -47,8 +54,7 @@ MEANINGS = {
     "classes": "how often edges join the classes that labels and features give the two",
     "this graph": "where every edge starts: how well evidence tells edges from other pairs here",
 }
-"""What each kind of evidence about an edge means."""
-assert [*MEANINGS] == [*GROUPS, "this graph"]
+"""What each kind of evidence about an edge means, in the order of ``GROUPS``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,10 +91,13 @@ class Audit:
         """The audit in a few words: the doubtful edges, missing pairs, the share of false edges."""
         count, doubtful = self.edges.shape[1], int((self.probability_real < 0.5).sum())
         likely = int((self.findings.pair_log_odds > 0).sum())
+        share = f"What share of all edges is false cannot be told here: {self.false_share}."
+        if self.false_share.is_known:
+            share = f"About {self.false_share} of all edges look false."
         made = " These edges join nearest neighbours; they were made, not given."
         return (
             f"Edges that are more likely false than real: {doubtful:,} of {count:,}. Pairs that "
-            f"look like missing edges: {likely:,}. {self.false_share.sentence}"
+            f"look like missing edges: {likely:,}. {share}"
             f"{made if edges_were_made(self.data) else ''}"
         )
 
@@ -99,20 +108,22 @@ class Audit:
         Columns: ``source``, ``target`` (your ids, in the direction that the graph lists first),
         ``weight`` where the graph has weights, ``probability_real``, ``probability_same_class``
         (where there are labels) and ``against``: the kinds of evidence against the edge, the
-        strongest first.
+        strongest first; blank below the most doubtful ones.
         """
         order = self.findings.edge_log_odds.argsort()
         pairs = self.edges[:, order]
         listed = self._keys(self.data.edge_index).to(pairs.device)
         turned = ~torch.isin(self._keys(pairs), listed)  # listed from high to low alone
         ends = torch.where(turned, pairs.flip(0), pairs)
-        columns: dict[str, Any] = {"source": self._ids(ends[0]), "target": self._ids(ends[1])}
+        frame = self._frame(ends, self.probability_real[order])
         if self.graph.weight is not None:
-            columns["weight"] = self.graph.weight[order].cpu().numpy()
-        columns["probability_real"] = self.probability_real[order].cpu().numpy()
-        columns["probability_same_class"] = self._same_class(pairs)
-        columns["against"] = self._against(pairs)
-        return pd.DataFrame(columns)
+            frame.insert(2, "weight", self.graph.weight[order].cpu().numpy())
+        words = [""] * len(frame)
+        shares = self.auditor.explain(self.findings, pairs[:, :MOST_EXPLAINED])
+        for place, row in enumerate(shares[:, :-1].tolist()):  # the last is the same for all
+            against = sorted((v, n) for v, n in zip(row, GROUPS, strict=True) if v < -SPEAKS)
+            words[place] = ", ".join(name for _, name in against)
+        return frame.assign(against=words)
 
     @cached_property
     def missing(self) -> pd.DataFrame:
@@ -121,11 +132,9 @@ class Audit:
         Columns: ``source``, ``target``, ``probability_real`` and ``probability_same_class``; as
         many as there are edges, or ``top``.
         """
-        order = self._best_missing
-        pairs = self.findings.pairs[:, order]
-        columns = {"source": self._ids(pairs[0]), "target": self._ids(pairs[1])}
-        columns["probability_real"] = self.findings.pair_log_odds[order].sigmoid().cpu().numpy()
-        return pd.DataFrame(columns | {"probability_same_class": self._same_class(pairs)})
+        best = self._best_missing
+        chance = self.findings.pair_log_odds[best].sigmoid()
+        return self._frame(self.findings.pairs[:, best], chance)
 
     @property
     def _best_missing(self) -> Tensor:
@@ -258,19 +267,27 @@ class Audit:
         """:meth:`explain` several pairs of node numbers."""
         if not pairs:
             return []
-        graph, ids = self.graph, own_ids(self.data, self.graph.num_nodes)
-        both = torch.tensor(pairs, device=graph.device).T.sort(0).values
-        shares = self.auditor.explain(self.findings, both)
-        values = torch.stack([*shares.values()], 1).tolist()
-        return [
-            explain_edge(
-                (ids[u], ids[v]),
-                dict(zip(shares, row, strict=True)),
-                MEANINGS,
-                *surroundings(graph.links, ids, (u, v)),
+        ids, found = own_ids(self.data, self.graph.num_nodes), []
+        both = torch.tensor(pairs, device=self.graph.device).T.sort(0).values
+        shares = pd.DataFrame(self.auditor.explain(self.findings, both).cpu(), columns=[*MEANINGS])
+        for (u, v), parts in zip(pairs, shares.to_dict("records"), strict=True):
+            around, joined = surroundings(self.graph.links, ids, (u, v))
+            score = sum(parts.values())
+            probability = float(torch.tensor(score).sigmoid())
+            kind = "a real edge" if joined else "a missing edge"
+            shown = {name: value for name, value in parts.items() if abs(value) > 1e-4}
+            found.append(
+                Explanation(
+                    title=f"Whether {ids[u]} and {ids[v]} should be joined",
+                    answer=f"{percent(probability)} likely to be {kind}. {pro_and_con(parts)}",
+                    score=score,
+                    probability=probability,
+                    contributions=by_evidence(shown, MEANINGS),
+                    facts={"u": ids[u], "v": ids[v], "input_edge": joined},
+                    surroundings=around,
+                )
             )
-            for (u, v), row in zip(pairs, values, strict=True)
-        ]
+        return found
 
     def _ids(self, nodes: Tensor) -> Any:
         return np.asarray(own_ids(self.data, self.graph.num_nodes))[nodes.cpu().numpy()]
@@ -279,25 +296,21 @@ class Audit:
         """One number per pair: [2, M] -> [M]."""
         return pairs[0] * self.graph.num_nodes + pairs[1]
 
-    def _same_class(self, pairs: Tensor) -> Any:
-        """The probability that both ends are of one class; NaN where it is not computed: [K]."""
-        if self._refined is None:
-            return np.full(pairs.shape[1], np.nan, dtype=np.float32)
-        refined, rank = self._refined
-        known, wanted = (
-            self._keys(p.sort(0).values).cpu().numpy() for p in (refined.pairs, rank[pairs])
-        )
-        return pd.Series(refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
+    def _frame(self, pairs: Tensor, real: Tensor) -> pd.DataFrame:
+        """Pairs by id, the probability that they are real, and that both ends are of one class.
 
-    def _against(self, pairs: Tensor) -> list[str]:
-        """The kinds of evidence against each of the most doubtful pairs; blank for the others."""
-        shares = self.auditor.explain(self.findings, pairs[:, :MOST_EXPLAINED])
-        shares.pop("this graph")
-        words = []
-        for row in torch.stack([*shares.values()], 1).tolist():
-            against = sorted((v, n) for v, n in zip(row, shares, strict=True) if v < -SPEAKS)
-            words.append(", ".join(name for _, name in against))
-        return words + [""] * (pairs.shape[1] - len(words))
+        The latter is NaN where it is not computed.
+        """
+        columns = {"source": self._ids(pairs[0]), "target": self._ids(pairs[1])}
+        frame = pd.DataFrame(columns | {"probability_real": real.cpu().numpy()})
+        same: Any = np.full(len(frame), np.nan, dtype=np.float32)
+        if self._refined is not None:
+            refined, rank = self._refined
+            known, wanted = (
+                self._keys(p.sort(0).values).cpu().numpy() for p in (refined.pairs, rank[pairs])
+            )
+            same = pd.Series(refined.pair_probability.cpu().numpy(), known).reindex(wanted).values
+        return frame.assign(probability_same_class=same)
 
 
 def audit(

@@ -105,8 +105,6 @@ AHEAD = 4
 RETRIES = 3
 """How often Ray gives a block to another worker when its worker dies."""
 
-Shared = TypeVar("Shared")
-Block = TypeVar("Block")
 Result = TypeVar("Result")
 
 
@@ -115,9 +113,9 @@ MapBlocks = Callable[..., Iterator[Any]]
 
 
 def map_blocks(
-    function: Callable[[Shared, Block], Result],
-    shared: Shared,
-    blocks: Iterable[Block],
+    function: Callable[[Any, Any], Result],
+    shared: Any,
+    blocks: Iterable[Any],
     /,
     *,
     workers: int | None = None,

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from graphglow.errors import InputError
@@ -87,25 +88,6 @@ class Explanation:
     def __repr__(self) -> str:
         return f"Explanation({self.answer})"
 
-    def to_frame(self) -> Any:
-        """Return name, meaning and value of each contribution, and further columns."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_dict()["contributions"])
-
-    def text(self, rows: int = 12) -> str:
-        """Return everything as text; of further tables the first ``rows`` rows."""
-        import pandas as pd
-
-        frame = self.to_frame()[["name", "about", "contribution"]]
-        lines = [self.answer, frame.to_string(index=False, float_format="{:+.3f}".format)]
-        lines.append(f"score: {self.score:+.3f}, the sum of these")
-        for caption, table in self.tables.items():
-            head = pd.DataFrame(table[:rows])
-            head = head.to_string(index=False, na_rep="-", float_format="{:.3f}".format)
-            lines += [f"{caption}:", head] if table else []
-        return "\n".join(lines)
-
     def to_dict(self) -> dict[str, Any]:
         """Return facts and contributions as JSON can hold them."""
         known = {"text": self.answer, "score": self.score, "probability": self.probability}
@@ -114,6 +96,21 @@ class Explanation:
             for one in self.contributions
         ]
         return known | self.facts | {"contributions": rows}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return name, meaning and value of each contribution, and further columns."""
+        return pd.DataFrame(self.to_dict()["contributions"])
+
+    def text(self, rows: int = 12) -> str:
+        """Return everything as text; of further tables the first ``rows`` rows."""
+        frame = self.to_frame()[["name", "about", "contribution"]]
+        lines = [self.answer, frame.to_string(index=False, float_format="{:+.3f}".format)]
+        lines.append(f"score: {self.score:+.3f}, the sum of these")
+        for caption, table in self.tables.items():
+            head = pd.DataFrame(table[:rows])
+            head = head.to_string(index=False, na_rep="-", float_format="{:.3f}".format)
+            lines += [f"{caption}:", head] if table else []
+        return "\n".join(lines)
 
     def write(self, path: str | Path) -> None:
         """Write a page that opens offline (``.html``) or the table (``.csv``, ``.parquet``)."""
@@ -176,9 +173,9 @@ def explain_prediction(
     named = {part.about: part.value for part in parts[:-1]}
     return Explanation(
         title=f"Why node {facts['id']} is class {names[explained]}",
-        answer=f"Node {facts['id']} is {names[explained]} with probability {_percent(chances[0])}"
-        f"{by}; the strongest other class is {other} with {_percent(chances[1])}. "
-        f"{_pro_and_con(named, f'{names[explained]} over {other}')}",
+        answer=f"Node {facts['id']} is {names[explained]} with probability {percent(chances[0])}"
+        f"{by}; the strongest other class is {other} with {percent(chances[1])}. "
+        f"{pro_and_con(named, f'{names[explained]} over {other}')}",
         score=float(scores[column] - scores[rival]),
         probability=chances[0],
         contributions=tuple(parts),
@@ -277,22 +274,21 @@ def explain_pair(
     candidate = place < refined.num_candidates
     probability = float(refined.pair_probability[place])
     target = str(data.get("name") or "the graph")
-    but, reason = "and", ""
+    but, reason, real = "and", "", ""
     if probability > chance and not is_kept:
         but = "but"
         reason = ": stronger edges come first" if candidate else ": it did not consider this pair"
-    real = ""
     if edge is not None:
         kind = "that edge is real" if joined else "an edge is missing there"
-        real = f" Another question is whether {kind}: {_percent(edge.probability)} by the audit."
+        real = f" Another question is whether {kind}: {percent(edge.probability)} by the audit."
     return Explanation(
         title=f"What speaks for {u} and {v} being of one class",
-        answer=f"{u} and {v} are {_percent(probability)} likely to be of one class (two random "
-        f"nodes of {target}: {_percent(chance)}), {but} {OUTCOMES[outcome]}{reason}. "
-        f"{_pro_and_con(parts)}{real}",
+        answer=f"{u} and {v} are {percent(probability)} likely to be of one class (two random "
+        f"nodes of {target}: {percent(chance)}), {but} {OUTCOMES[outcome]}{reason}. "
+        f"{pro_and_con(parts)}{real}",
         score=float(refined.pair_log_odds[place]) + logit(chance),
         probability=probability,
-        contributions=_by_evidence(parts, MEANINGS),
+        contributions=by_evidence(parts, MEANINGS),
         facts={
             "u": u,
             "v": v,
@@ -307,30 +303,7 @@ def explain_pair(
     )
 
 
-def explain_edge(
-    pair: tuple[int | str, int | str],
-    parts: Mapping[str, float],
-    meanings: Mapping[str, str],
-    around: Surroundings,
-    joined: bool,
-) -> Explanation:
-    """Explain the log-odds that an edge is real or, where there is none, that it is missing."""
-    log_odds = sum(parts.values())
-    shown = {name: value for name, value in parts.items() if abs(value) > 1e-4}
-    probability = float(torch.tensor(log_odds).sigmoid())
-    kind = "a real edge" if joined else "a missing edge"
-    return Explanation(
-        title=f"Whether {pair[0]} and {pair[1]} should be joined",
-        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(parts)}",
-        score=log_odds,
-        probability=probability,
-        contributions=_by_evidence(shown, meanings),
-        facts={"u": pair[0], "v": pair[1], "input_edge": joined},
-        surroundings=around,
-    )
-
-
-def _by_evidence(
+def by_evidence(
     parts: Mapping[str, float], meanings: Mapping[str, str]
 ) -> tuple[Contribution, ...]:
     """The kinds of evidence, the most favourable first."""
@@ -363,7 +336,7 @@ def surroundings(
     return Surroundings(common, of_u, of_v, edges, left_out), pair[1] in near(pair[0])
 
 
-def _pro_and_con(parts: Mapping[str, float], thing: str = "it") -> str:
+def pro_and_con(parts: Mapping[str, float], thing: str = "it") -> str:
     """The strongest evidence on both sides, in words."""
     own = sorted((value, name) for name, value in parts.items() if name not in GENERAL)
     con = ", ".join(f"{n} ({v:+.1f})" for v, n in own[:NAMED] if v <= -LEAST_NAMED)
@@ -371,7 +344,7 @@ def _pro_and_con(parts: Mapping[str, float], thing: str = "it") -> str:
     return f"Most speaks for {thing}: {pro or 'nothing'}; against: {con or 'nothing'}."
 
 
-def _percent(probability: float) -> str:
+def percent(probability: float) -> str:
     """A probability in whole percent, never 0 or 100."""
     if 0.005 <= probability < 0.995:
         return f"{probability:.0%}"

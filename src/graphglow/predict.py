@@ -299,34 +299,32 @@ class Prediction:
             kept["sets"] = self.sets
         if edges_were_made(self.data):
             kept["x"] = self.data.x
-        ids, names = self.data.get("node_id"), self.data.get("class_names")
+        names = self.data.get("class_names")
         facts = {
             "class_names": None if names is None else [str(name) for name in names],
-            "node_id": None if ids is None else [getattr(i, "item", lambda i=i: i)() for i in ids],
+            "node_id": own_ids(self.data, len(self.order)) if "node_id" in self.data else None,
             "coverage": self.coverage,
             "seed": self.seed,
             "name": str(self.data.get("name", "graph")),
             "feature_columns": self.data.get("feature_columns"),
         }
-        save_state(path, self._frozen, kept, facts)
+        save_state(path, self.refined, kept, facts)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> "Prediction":
         """Load a prediction that :meth:`save` wrote."""
-        frozen, kept, facts = load_state(path, device)
+        refined, kept, facts = load_state(path, device)
         lists = ("class_names", "node_id", "feature_columns")
         own = {name: facts[name] for name in lists if facts[name] is not None}
         own |= {name: kept[name] for name in (*MASKS, "x") if name in kept}
         data = Data(y=kept["y"], num_nodes=len(kept["y"]), name=facts["name"], **own)
         if "x" in kept:
             data.knn_graph = True
-        assert frozen.known.learner is not None
-        prediction = cls(
+        assert refined.known.learner is not None
+        return cls(
             data, kept["probabilities"], kept["labelled"], kept.get("sets"), facts["coverage"],
-            frozen.known.learner, frozen.refined, kept["order"], facts["seed"],
+            refined.known.learner, refined, kept["order"], facts["seed"],
         )  # fmt: skip
-        vars(prediction)["_frozen"] = frozen
-        return prediction
 
     def __repr__(self) -> str:
         nodes, labels = len(self.labelled), int(self.labelled.sum())

@@ -332,9 +332,8 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     return graph.with_labels(num_classes=max(known, len(data.get("class_names") or ())))
 
 
-# The messages of one layer as edges: a layer multiplies by M = lambda A + (1 - lambda) S, where
-# M[u, v] is the weight that u gives to what v sends. Under an evidence learner S is sparse; under
-# the paper's, S = RowNorm(Gamma) RowNorm(Gamma^T) is dense, and M is formed in blocks of rows.
+# The messages of one layer as edges: M = lambda A + (1 - lambda) S, where M[u, v] is the weight
+# that u gives to what v sends. The paper's S is dense, and formed in blocks of rows.
 
 BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""

@@ -1,6 +1,7 @@
 """Files that are whole or absent: atomic writes, safetensors with JSON metadata, checkpoints.
 
-Nothing here unpickles: safetensors holds tensors only, and the metadata is JSON.
+Nothing here runs what a file says: safetensors holds tensors, metadata is JSON, and torch loads
+checkpoints by ``weights_only``.
 """
 
 import hashlib
@@ -105,7 +106,7 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
 def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote; refuse other kinds, and what has changed since."""
     kind = " or ".join(kinds)
-    path = Path(path)
+    path = existing_file(path, f"the {kind} file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
@@ -123,8 +124,6 @@ def load_tensors(path: str | Path, *kinds: str) -> tuple[dict[str, Tensor], dict
         return tensors, meta
     except InputError:
         raise
-    except FileNotFoundError as error:
-        raise InputError(f"the {kind} file must exist; got {path}") from error
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated"
@@ -157,11 +156,11 @@ def within(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Part(Protocol):
-    """A part of a training that changes, and names the tensors that do."""
+    """A part of a training that changes: tensors, and dictionaries of them."""
 
-    def state(self) -> dict[str, Tensor]: ...
+    def state(self) -> dict[str, Any]: ...
 
-    def load_state(self, state: dict[str, Tensor]) -> None: ...
+    def load_state(self, state: dict[str, Any]) -> None: ...
 
 
 class Checkpoint:
@@ -186,8 +185,8 @@ class Checkpoint:
         self.seconds_before = 0.0
         """Training time of earlier processes."""
 
-    def begin(self, training: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Start the clock; return the tensors and facts on file, if there are any.
+    def begin(self, training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Start the clock; return the state of the parts and the facts on file, if there are any.
 
         ``training`` is what the result depends on, in types that JSON can hold.
         """
@@ -196,15 +195,20 @@ class Checkpoint:
         self._began = self._last = time.monotonic()
         if not self.resume or not self.path.exists():
             return None
-        tensors, meta = load_tensors(self.path, "checkpoint")
-        differing = [n for n, v in self._training.items() if meta["training"].get(n) != v]
+        existing_file(self.path, "the checkpoint")
+        try:
+            saved = torch.load(self.path, map_location="cpu", weights_only=True)
+            known, facts = json.loads(saved["training"]), json.loads(saved["facts"])
+        except Exception as error:  # whatever is there, it is not what was written
+            raise InputError(f"{self.path} is no checkpoint: it is foreign or truncated") from error
+        differing = [n for n, v in self._training.items() if known.get(n) != v]
         if differing:
             raise InputError(
                 f"{self.path} is the checkpoint of another training: {', '.join(differing)} "
                 "differ (remove it, or start without --resume)"
             )
-        self.resumed, self.seconds_before = True, float(meta["seconds"])
-        return tensors, meta["facts"]
+        self.resumed, self.seconds_before = True, saved["seconds"]
+        return saved["parts"], facts
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
         """Write the parts, and facts that JSON can hold, if it is time to."""
@@ -212,14 +216,16 @@ class Checkpoint:
         if now - self._last < self.every_seconds:
             return
         self._last = now
-        tensors: dict[str, Tensor] = {}
-        for name, part in parts.items():
-            tensors |= prefixed(name, part.state())
-        seconds = self.seconds_before + now - self._began
-        meta = {"training": self._training, "facts": facts or {}, "seconds": seconds}
+        saved = {
+            "parts": {name: part.state() for name, part in parts.items()},
+            "training": json.dumps(self._training),
+            "facts": json.dumps(facts or {}),
+            "seconds": self.seconds_before + now - self._began,
+        }
         try:
-            save_tensors(self.path, "checkpoint", tensors, meta)
-        except (InputError, MemoryError) as error:
+            with atomic_path(self.path) as temporary:
+                torch.save(saved, temporary)
+        except (InputError, MemoryError, RuntimeError) as error:
             warn(f"the checkpoint could not be written, the training goes on: {error}")
 
     def remove(self) -> None:
@@ -228,22 +234,7 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
 
-def restore(parts: Mapping[str, Part], tensors: dict[str, Tensor]) -> None:
+def restore(parts: Mapping[str, Part], state: dict[str, Any]) -> None:
     """Load the state of each part, in place."""
     for name, part in parts.items():
-        part.load_state(within(name, tensors))
-
-
-def adam_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Moments and step counts of every weight; empty before the first step."""
-    state = optimizer.state_dict()["state"]
-    return {f"{i}.{name}": tensor for i in state for name, tensor in state[i].items()}
-
-
-def load_adam_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        place, name = key.split(".")
-        state.setdefault(int(place), {})[name] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+        part.load_state(state[name])

@@ -1,10 +1,6 @@
 """Algorithm 3: train a small GNN on a new graph under a frozen learner.
 
 graphglow transfer --target reed98
-
-Under the paper's learner the structure is inferred from the GNN's embeddings in every pass. An
-evidence learner makes a structure S of the graph once, in closed form; a GNN is trained over
-``lambda A + (1 - lambda) S`` (Eq. 12).
 """
 
 import copy
@@ -70,7 +66,7 @@ def transfer(
     """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
     An evidence learner (``universal``) refines the graph first, in closed form. Then a GNN is
-    trained over ``lambda A + (1 - lambda) S``, with A the input graph and S the refined one.
+    trained over ``lambda A + (1 - lambda) S`` (Eq. 12), with A the input graph and S the refined.
     Validation nodes choose the epoch, and lambda (0, 0.5 or 1) where ``input_weight`` is None;
     without validation nodes the training nodes choose lambda, by leave-one-out. Accuracies within
     one standard error of the majority class, or below, count as equal, and the loss decides.

@@ -81,9 +81,11 @@ def test_contributions_add_up_to_the_log_odds(damaged_audit):
     assert why.facts["input_edge"]
     assert why.score == pytest.approx(sum(one.value for one in why.contributions), abs=1e-2)
     assert why.score == pytest.approx(float(audit.findings.edge_log_odds[3]), abs=1e-3)
+    assert f"{why.probability:.0%} likely to be a real edge. Most speaks for it: " in why.answer
     a, b = audit.findings.pairs[:, 5].tolist()
     absent = audit.explain(IDS[a], IDS[b])
     assert not absent.facts["input_edge"]
+    assert " likely to be a missing edge. " in absent.answer
     assert absent.probability == pytest.approx(
         float(audit.findings.pair_log_odds[5].sigmoid()), abs=1e-3
     )

@@ -8,9 +8,9 @@ from small_audits import with_false_edges
 
 import graphglow
 from graphglow.audit import MEANINGS
-from graphglow.explain import Surroundings, explain_edge
+from graphglow.explain import Explanation, Surroundings, by_evidence, pro_and_con
 from graphglow.report import is_report
-from graphglow.report.explanations import histogram, picture, write_audit
+from graphglow.report.explanations import layout, write_audit
 
 HOSTILE = "<img src=x onerror=hacked()>"
 
@@ -38,28 +38,31 @@ def test_the_page_loads_nothing_and_escapes_names(page):
     assert all(meaning in text for meaning in MEANINGS.values())
 
 
-def test_a_pair_has_its_neighbours_and_bars():
-    around = Surroundings(
-        common=["eve"], of_u=["dan", "flo"], of_v=[], edges=[("dan", "eve")], left_out=3
-    )
+def test_a_pair_has_its_neighbours_and_bars(tmp_path):
     parts = {"own features": -2.0, "degrees": 0.5}
-    why = explain_edge(("ann", "bob"), parts, MEANINGS, around, True)
-    drawn = picture(why)
-    assert [mark.name for mark in drawn.marks] == ["ann", "bob", "eve", "dan", "flo"]
-    assert len(drawn.lines) == 2 + 2 + 1
-    assert (why.score, why.probability) == (-1.5, pytest.approx(0.1824, abs=1e-4))
-    assert [(part.name, length) for part, length in drawn.bars] == [
-        ("degrees", 12.5),
-        ("own features", 50),
-    ]
-    assert why.answer == (
-        "18% likely to be a real edge. Most speaks for it: degrees (+0.5); against: own features "
-        "(-2.0)."
+    around = Surroundings(["eve"], of_u=["dan", "flo"], of_v=[], edges=[("dan", "eve")], left_out=3)
+    why = Explanation(
+        title="A pair",
+        answer=pro_and_con(parts),
+        score=-1.5,
+        probability=0.18,
+        contributions=by_evidence(parts, MEANINGS),
+        facts={"u": "ann", "v": "bob", "input_edge": True},
+        surroundings=around,
     )
+    marks, lines = layout(why)
+    assert [mark.name for mark in marks] == ["ann", "bob", "eve", "dan", "flo"]
+    assert len(lines) == 2 + 2 + 1
+    assert why.answer == "Most speaks for it: degrees (+0.5); against: own features (-2.0)."
+    why.write(tmp_path / "why.html")
+    text = (tmp_path / "why.html").read_text()
+    assert re.findall(r'class="(for|against)" style="width: ([0-9.]+)%', text) == [
+        ("for", "12.5"),
+        ("against", "50.0"),
+    ]
 
 
-def test_the_histogram_counts_every_edge():
-    bars = histogram([0.0, 0.01, 0.5, 1.0])
-    counts = [int(bar["says"].split()[0]) for bar in bars]
-    assert sum(counts) == 4
-    assert counts[0] == 2
+def test_the_histogram_counts_every_edge(page, damaged_audit):
+    bars = re.findall(r"<title>([0-9,]+) edges between", page.read_text())
+    assert len(bars) == 20
+    assert sum(map(int, bars)) == damaged_audit[0].edges.shape[1]

@@ -8,7 +8,7 @@ from small_audits import homophilous, quick_auditor
 from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor
-from graphglow.auditing.auditor import FACTS, ShareHead, shift_to
+from graphglow.auditing.auditor import FACTS, ShareHead
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
 from graphglow.auditing.pretraining import (
     episode_evidence,
@@ -106,10 +106,3 @@ def test_the_share_and_its_interval_are_learned_from_facts():
     assert float(error.mean()) < 0.05
     assert check["covered"] == pytest.approx(0.9, abs=0.03)
     assert float((error <= share.reach * scale).float().mean()) == pytest.approx(0.9, abs=0.06)
-
-
-def test_log_odds_are_shifted_to_a_share():
-    log_odds = torch.randn(500, generator=torch.Generator().manual_seed(0)) * 3
-    for share in (0.05, 0.3, 0.8):
-        shifted = log_odds + shift_to(log_odds, share)
-        assert float(1 - shifted.sigmoid().mean()) == pytest.approx(share, abs=1e-3)

@@ -18,9 +18,8 @@ from graphglow.auditing.pair_features import (
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
-    build_reference_tables,
+    ReferenceTables,
     estimate_false_edge_mix,
-    evidence_of,
 )
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.sparse import is_edge
@@ -96,9 +95,9 @@ def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
 def test_evidence_and_context_have_their_names_and_are_finite():
     for features, labels in ((True, True), (False, False)):
         whole = inputs(graph(features=features, labels=labels))
-        tables = build_reference_tables(whole, torch.Generator().manual_seed(0))
+        tables = ReferenceTables(whole, torch.Generator().manual_seed(0))
         pairs = torch.tensor([[0, 1, 2], [5, 9, 30]])
-        evidence = evidence_of(whole, tables, pairs)
+        evidence = tables.evidence(pairs)
         assert evidence.shape == (3, len(EVIDENCE))
         assert tables.context.shape == (len(CONTEXT),)
         assert bool(evidence.isfinite().all() & tables.context.isfinite().all())

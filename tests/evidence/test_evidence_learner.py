@@ -14,7 +14,7 @@ from graphglow.evidence import (
     pretrain_evidence,
     random_graph,
 )
-from graphglow.evidence.pretraining import ALL_SOURCES, NodeBatch, PairBatch, pretrain_folds
+from graphglow.evidence.pretraining import ALL_SOURCES, Batch, pretrain_folds
 from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import load_tensors, save_tensors
 
@@ -175,12 +175,12 @@ def test_a_fold_is_never_seen_by_its_learner():
 def test_batches_of_pairs_and_nodes_have_the_loss_of_all_their_rows():
     g = torch.Generator().manual_seed(0)
     evidence, same = torch.randn(40, 3, generator=g), (torch.arange(40) % 2).float()
-    pairs = PairBatch(0, evidence, torch.zeros(2), same, -0.5)
+    pairs = Batch(0, evidence, torch.zeros(2), torch.tensor(-0.5), same)
     loss = pairs.loss(lambda f, c: f[:, 0], g)
     wanted = F.binary_cross_entropy_with_logits(evidence[:, 0] - 0.5, same)
     torch.testing.assert_close(loss, wanted, atol=0.05, rtol=0)
     odds, prior = torch.randn(40, 3, 2, generator=g), torch.tensor([0.6, 0.3, 0.1]).log()
-    nodes = NodeBatch(0, odds, torch.zeros(40, 2, 1), prior, torch.arange(40) % 3)
+    nodes = Batch(0, odds, torch.zeros(40, 2, 1), prior, torch.arange(40) % 3)
     loss = torch.stack([nodes.loss(lambda odds, trust: odds[..., 1], g) for _ in range(50)]).mean()
     wanted = F.cross_entropy(odds[..., 1] + prior, torch.arange(40) % 3)
     torch.testing.assert_close(loss, wanted, atol=0.05, rtol=0)

@@ -15,16 +15,12 @@ from graphglow.auditing.pair_features import (
     PairInputs,
     build_pair_inputs,
     pair_fold,
-    without_edges,
 )
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
     ReferenceTables,
-    build_reference_tables,
-    evidence_of,
     pairs_without_edge,
-    with_fits,
 )
 from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
@@ -50,7 +46,6 @@ error is 3.2 points there, and 6.1 over all (docs/audit.md)."""
 COMPARED = 10_000
 """Edges, and pairs without an edge of each kind, by which the share of false edges is estimated."""
 DOUBTED = 0.3  # edges, the most doubtful ones, that the second look leaves out
-LOOKED_UP = 2**20  # pairs at once
 WALKS = 16
 """Random walks of two steps from each node, to find candidates."""
 
@@ -70,12 +65,6 @@ class FalseShare(NamedTuple):
     def __str__(self) -> str:
         low, about, high = (f"{100 * p:.0f}" for p in (self.low, self.estimate, self.high))
         return f"{about} % ({low} to {high} %)" if self.is_known else f"unknown ({low} to {high} %)"
-
-    @property
-    def sentence(self) -> str:
-        if self.is_known:
-            return f"About {self} of all edges look false."
-        return f"What share of all edges is false cannot be told here: {self}."
 
 
 class PairScorer(nn.Module):
@@ -168,16 +157,6 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> Tensor:
     return torch.cat(facts).flatten()
 
 
-class Look(NamedTuple):
-    """What is known of a graph, with all of its edges or without the doubtful ones."""
-
-    inputs: PairInputs
-    tables: ReferenceTables
-
-    def evidence(self, pairs: Tensor) -> Tensor:
-        return evidence_of(self.inputs, self.tables, pairs)
-
-
 @dataclass(frozen=True, eq=False)
 class Findings:
     """What the auditor finds in one graph.
@@ -188,7 +167,8 @@ class Findings:
         order [N]: node i of the looks is ``order[i]`` in edges and pairs
     """
 
-    looks: tuple[Look, Look]
+    looks: tuple[ReferenceTables, ReferenceTables]
+    """With all edges, and without the doubtful ones."""
     edges: Tensor
     edge_log_odds: Tensor
     pairs: Tensor
@@ -246,15 +226,15 @@ class Auditor(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         edges = torch.stack([graph.low.long(), graph.high.long()])
         inputs = build_pair_inputs(graph, generator)
-        first = Look(inputs, build_reference_tables(inputs, generator))
+        first = ReferenceTables(inputs, generator)
         scores = self.scores(first, edges, map_blocks)
         kept = scores.argsort()[int(DOUBTED * len(scores)) :].sort().values
-        cleaned = without_edges(inputs, kept, generator)
-        second = Look(cleaned, build_reference_tables(cleaned, generator))
+        second = ReferenceTables(inputs.without_edges(kept, generator), generator)
         scores = (scores + self.scores(second, edges, map_blocks)) / 2
         share = self.false_share(first, edges, generator)
         log_odds = self.slope * scores
-        shift = shift_to(log_odds, share.estimate)
+        target = min(max(1 - share.estimate, 0.002), 0.998)
+        shift = float(brentq(lambda s: float((log_odds + s).sigmoid().mean()) - target, -200, 200))
         pairs = missing_candidates(inputs, generator, map_blocks) if missing else edges[:, :0]
         pair_log_odds = self.scores(first, pairs, map_blocks, missing=True)
         order = torch.arange(graph.num_nodes) if order is None else order
@@ -267,48 +247,49 @@ class Auditor(nn.Module):
 
     def scores(
         self,
-        look: Look,
+        look: ReferenceTables,
         pairs: Tensor,
-        map_blocks: MapBlocks = map_blocks,
-        *,
+        run: MapBlocks = map_blocks,
         missing: bool = False,
     ) -> Tensor:
         """Score edges, up to slope and shift; other pairs, by their log-odds: [2, M] -> [M]."""
-        found = map_blocks(_score_block, (self, look, missing), pair_blocks(pairs))
-        return torch.cat([look.tables.context[:0], *found])
+        found = run(_score_block, (self, look, missing), pair_blocks(pairs))
+        return torch.cat([look.context[:0], *found])
 
     def score(self, evidence: Tensor, context: Tensor, missing: bool) -> Tensor:
         scores: Tensor = (self.pairs if missing else self.edges)(evidence, context)
         return self.missing_scale[0] * scores + self.missing_scale[1] if missing else scores
 
     @torch.no_grad()
-    def false_share(self, look: Look, edges: Tensor, generator: torch.Generator) -> FalseShare:
+    def false_share(
+        self, look: ReferenceTables, edges: Tensor, generator: torch.Generator
+    ) -> FalseShare:
         """Estimate the share of false edges."""
         some = edges[:, :: -(-edges.shape[1] // COMPARED)]
-        free = pairs_without_edge(look.inputs, COMPARED, generator)
+        free = pairs_without_edge(look.inputs.graph, COMPARED, generator)
         facts = share_facts(*(look.evidence(pairs) for pairs in (some, *free)))
         median, scale = (float(part[0]) for part in self.share.estimate(facts[None]))
         reach = float(self.share.reach) * scale
         return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach))
 
     @torch.no_grad()
-    def explain(self, findings: Findings, pairs: Tensor) -> dict[str, Tensor]:
-        """Split the log-odds of edges and of other pairs into what each kind of evidence adds.
+    def explain(self, findings: Findings, pairs: Tensor) -> Tensor:
+        """Split the log-odds of edges and of other pairs into what each of GROUPS adds.
 
-        ``this graph`` is the log-odds without any evidence; all of them add up exactly.
+        The last column is the log-odds without any evidence; all of them add up exactly.
 
         Shapes:
-            pairs [2, K], low < high -> by name [K]
+            pairs [2, K], low < high -> [K, len(GROUPS) + 1]
         """
         pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
         width, fold = len(RAW), pair_fold(pairs[0], pairs[1])
         columns = [[k * width + RAW.index(n) for n in group for k in range(3)]
                    for group in GROUPS.values()]  # fmt: skip
 
-        def parts(look: Look, missing: bool) -> Tensor:
+        def parts(look: ReferenceTables, missing: bool) -> Tensor:
             def log_odds(known: Tensor) -> Tensor:
-                evidence = with_fits(look.tables, known, fold)
-                scores = self.score(evidence, look.tables.context, missing)
+                evidence = look.with_fits(known, fold)
+                scores = self.score(evidence, look.context, missing)
                 return scores if missing else self.slope * scores + findings.shift
 
             return contributions(log_odds, look.evidence(pairs)[:, : 3 * width], columns)
@@ -316,8 +297,7 @@ class Auditor(nn.Module):
         first, second = findings.looks
         real = (parts(first, False) + parts(second, False)) / 2
         edge = is_edge(first.inputs.graph.links, pairs)[:, None]
-        shares = torch.where(edge, real, parts(first, True))
-        return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
+        return torch.where(edge, real, parts(first, True))
 
     def save(self, path: str | Path) -> None:
         """Write the weights and how they were made as safetensors, replacing an old file."""
@@ -339,15 +319,9 @@ class Auditor(nn.Module):
         return auditor.frozen()
 
 
-def _score_block(known: tuple[Auditor, Look, bool], pairs: Tensor) -> Tensor:
+def _score_block(known: tuple[Auditor, ReferenceTables, bool], pairs: Tensor) -> Tensor:
     auditor, look, missing = known
-    return auditor.score(look.evidence(pairs), look.tables.context, missing)
-
-
-def shift_to(log_odds: Tensor, false_share: float) -> float:
-    """Find what to add to log-odds so that their mean probability is 1 - false_share."""
-    target = min(max(1 - false_share, 0.002), 0.998)
-    return float(brentq(lambda s: float((log_odds + s).sigmoid().mean()) - target, -200, 200))
+    return auditor.score(look.evidence(pairs), look.context, missing)
 
 
 def missing_candidates(
@@ -369,6 +343,5 @@ def missing_candidates(
         step = torch.minimum(step.long(), graph.degree[end].long() - 1)
         end = graph.links.col[graph.links.crow[end] + step].long()
     pairs, _ = candidate_pairs(views, torch.stack([start, end]).sort(0).values, map_blocks)
-    free = [(some[0] != some[1]) & ~is_edge(graph.links, some)
-            for some in torch.split(pairs, LOOKED_UP, 1)]  # fmt: skip
+    free = [(p[0] != p[1]) & ~is_edge(graph.links, p) for p in pair_blocks(pairs)]
     return pairs[:, torch.cat(free)]

@@ -140,14 +140,13 @@ def near_pairs(data: Data, count: int, generator: torch.Generator) -> Tensor:
     """Draw nodes with one of their NEAR nearest by features; any pairs if there are no features."""
     nodes = int(data.num_nodes)
     rows = FeatureEncoder.fit(data.x, nodes)[0]
-    anything = torch.randint(nodes, (2, count), generator=generator)
+    pairs = torch.randint(nodes, (2, count), generator=generator)
     if rows is None:
-        return anything
-    rows = unit(low_rank(rows, 64, generator))
-    pairs = Search.of(rows).nearest(range(len(rows)), NEAR)
-    if pairs.shape[1] == 0:
-        return anything
-    return pairs[:, torch.randint(pairs.shape[1], (count,), generator=generator)]
+        return pairs
+    near = Search.of(unit(low_rank(rows, 64, generator))).nearest(range(nodes), NEAR)
+    if near.shape[1] == 0:
+        return pairs
+    return near[:, torch.randint(near.shape[1], (count,), generator=generator)]
 
 
 def attack(data: Data, edges: Tensor, count: int, generator: torch.Generator) -> Tensor:

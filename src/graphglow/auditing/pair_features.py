@@ -6,8 +6,7 @@ are linked to which) is computed once per *fold* of the edges, without the edges
 fold of a pair is a hash of its two nodes, so it is the same whether or not they are joined.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -43,7 +42,6 @@ CHOSEN = 6
 BLOCK = {"cpu": 2**16, "cuda": 2**20}  # pairs at once, by device
 
 
-@dataclass(frozen=True, eq=False)
 class PairInputs:
     """What the features of pairs are computed from. A is unweighted, d are its degrees.
 
@@ -51,29 +49,34 @@ class PairInputs:
         x [N, q] unit rows, ax = A x, mean = (x + ax) / (d + 1), around = mean + A mean;
         z [N, p] whitened columns of x, az = A z, feature_affinity [K, p, p]; spectrum [K, N, r],
         signs [K, r]; chosen [N, CHOSEN + 1];
-        beliefs [N, C], abeliefs = A beliefs; class_affinity [K, C, C]
+        beliefs [N, C], abeliefs = A beliefs; class_affinity [K, C, C];
+        common_neighbour_weights [N, 3]: 1, of Adamic-Adar, of resource allocation
     """
 
-    graph: Graph
-    x: Tensor
-    ax: Tensor
-    mean: Tensor
-    around: Tensor
-    z: Tensor
-    az: Tensor
-    feature_affinity: Tensor
-    spectrum: Tensor
-    signs: Tensor
-    chosen: Tensor
-    beliefs: Tensor
-    abeliefs: Tensor
-    class_affinity: Tensor
+    def __init__(
+        self, graph: Graph, x: Tensor, z: Tensor, beliefs: Tensor, generator: torch.Generator
+    ) -> None:
+        low, high, links = graph.low.long(), graph.high.long(), graph.links
+        fold = pair_fold(low, high)
+        without = [(low[fold != k], high[fold != k]) for k in range(FOLDS)]
+        self.graph, self.x, self.z, self.beliefs = graph, x, z, beliefs
+        self.ax, self.az, self.abeliefs = (times(links, rows) for rows in (x, z, beliefs))
+        self.mean = (x + self.ax) / (graph.degree + 1)[:, None]
+        self.around = self.mean + times(links, self.mean)
+        self.spectrum, self.signs = _spectra(graph, without, generator)
+        self.feature_affinity = torch.stack([_feature_affinity(z, *edges) for edges in without])
+        self.class_affinity = torch.stack([_class_affinity(beliefs, *edges) for edges in without])
+        self.chosen = _chosen(links)
+        share = graph.degree.clamp_min(1).reciprocal()
+        self.common_neighbour_weights = torch.cat(
+            [graph.common_neighbour_weights, share[:, None]], 1
+        )
 
-    @cached_property
-    def common_neighbour_weights(self) -> Tensor:
-        """1, and the weights of Adamic-Adar and of resource allocation: [N, 3]."""
-        share = self.graph.degree.clamp_min(1).reciprocal()
-        return torch.cat([self.graph.common_neighbour_weights, share[:, None]], 1)
+    def without_edges(self, kept: Tensor, generator: torch.Generator) -> "PairInputs":
+        """Prepare the graph with some of its edges alone: kept [K], sorted places."""
+        graph = self.graph
+        graph = replace(graph, low=graph.low[kept], high=graph.high[kept], weight=None)
+        return PairInputs(graph, self.x, self.z, self.beliefs, generator)
 
 
 def build_pair_inputs(graph: Graph, generator: torch.Generator) -> PairInputs:
@@ -85,31 +88,7 @@ def build_pair_inputs(graph: Graph, generator: torch.Generator) -> PairInputs:
     if len(graph.seen) > 1:
         beliefs = ridge_channel(graph, graph.features).probabilities.clone()
         beliefs[graph.labelled] = F.one_hot(graph.classes, len(graph.seen)).float()
-    return _with_links(graph, x, _whitened(x), beliefs, generator)
-
-
-def without_edges(inputs: PairInputs, kept: Tensor, generator: torch.Generator) -> PairInputs:
-    """Prepare the graph with some of its edges alone: kept [K], sorted places."""
-    graph = inputs.graph
-    graph = replace(graph, low=graph.low[kept], high=graph.high[kept], weight=None)
-    return _with_links(graph, inputs.x, inputs.z, inputs.beliefs, generator)
-
-
-def _with_links(
-    graph: Graph, x: Tensor, z: Tensor, beliefs: Tensor, generator: torch.Generator
-) -> PairInputs:
-    low, high, links = graph.low.long(), graph.high.long(), graph.links
-    fold = pair_fold(low, high)
-    without = [(low[fold != k], high[fold != k]) for k in range(FOLDS)]
-    ax = times(links, x)
-    mean = (x + ax) / (graph.degree + 1)[:, None]
-    spectrum, signs = _spectra(graph, without, generator)
-    feature_affinity = torch.stack([_feature_affinity(z, *edges) for edges in without])
-    class_affinity = torch.stack([_class_affinity(beliefs, *edges) for edges in without])
-    return PairInputs(
-        graph, x, ax, mean, mean + times(links, mean), z, times(links, z), feature_affinity,
-        spectrum, signs, _chosen(links), beliefs, times(links, beliefs), class_affinity,
-    )  # fmt: skip
+    return PairInputs(graph, x, _whitened(x), beliefs, generator)
 
 
 def pair_fold(low: Tensor, high: Tensor) -> Tensor:
@@ -217,16 +196,23 @@ def raw_features(inputs: PairInputs, pairs: Tensor) -> Tensor:
         degree = inputs.graph.degree[some] - edge  # [2, M]
         fold = pair_fold(some[0], some[1])
         folds = [(fold == k).nonzero()[:, 0] for k in range(FOLDS)]
+        z = [inputs.z[end] for end in some]  # whitening is linear: means are whitened means
+        means = _one_hop_means(z, inputs.az, some, edge, degree)
+        a, b = inputs.spectrum[fold, some[0]], inputs.spectrum[fold, some[1]]
+        rebuilt = (a * b * inputs.signs[fold]).sum(1)  # the low-rank adjacency, normalised
         x, ax, around = inputs.x, inputs.ax, inputs.around
-        parts = [
-            hop_cosines(x, ax, around, inputs.graph.degree, some, edge),
-            _affinity_features(inputs, some, edge, degree, folds),
-            _spectral_features(inputs, some, degree, fold),
-            _neighbour_features(inputs, some, edge, degree),
-            degree.sort(0).values.T.log1p(),
-            _class_features(inputs, some, edge, degree, folds),
+        columns = [
+            *hop_cosines(x, ax, around, inputs.graph.degree, some, edge).T,
+            _bilinear(z[0], z[1], inputs.feature_affinity, folds),
+            _bilinear(means[0], means[1], inputs.feature_affinity, folds),
+            F.cosine_similarity(a, b, dim=1, eps=1e-6),
+            rebuilt,
+            rebuilt * (degree + 1).prod(0).sqrt(),
+            *_neighbour_features(inputs, some, edge, degree),
+            *degree.sort(0).values.log1p(),
+            *_class_features(inputs, some, edge, degree, folds),
         ]
-        blocks.append(torch.cat(parts, 1))
+        blocks.append(torch.stack(columns, 1))
     return torch.cat(blocks)
 
 
@@ -249,66 +235,43 @@ def _bilinear(a: Tensor, b: Tensor, by_fold: Tensor, folds: list[Tensor]) -> Ten
     return product
 
 
-def _affinity_features(
-    inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor, folds: list[Tensor]
-) -> Tensor:
-    """How often edges join such features, of the two nodes and of their one-hop means: [M, 2].
-
-    Whitening is linear, so means of whitened rows are whitened means.
-    """
-    own = [inputs.z[end] for end in pairs]
-    means = _one_hop_means(own, inputs.az, pairs, edge, degree)
-    both = [_bilinear(a, b, inputs.feature_affinity, folds) for a, b in (own, means)]
-    return torch.stack(both, 1)
-
-
-def _spectral_features(inputs: PairInputs, pairs: Tensor, degree: Tensor, fold: Tensor) -> Tensor:
-    """Cosine of eigenvector rows, and the low-rank adjacency, normalised and not: [M, 3]."""
-    a, b = inputs.spectrum[fold, pairs[0]], inputs.spectrum[fold, pairs[1]]
-    rebuilt = (a * b * inputs.signs[fold]).sum(1)
-    count = rebuilt * (degree + 1).prod(0).sqrt()
-    return torch.stack([F.cosine_similarity(a, b, dim=1, eps=1e-6), rebuilt, count], 1)
-
-
-def _neighbour_features(inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor) -> Tensor:
-    """Common neighbours in five ways, and edges between neighbours: [M, 6].
+def _neighbour_features(
+    inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor
+) -> list[Tensor]:
+    """Common neighbours in five ways, and edges between neighbours: [M] each.
 
     log(1 + common), Jaccard, Adamic-Adar, resource allocation, common over what chance expects;
     edges between up to CHOSEN other neighbours of each end, over what the degrees expect.
     """
     links, degrees = inputs.graph.links, inputs.graph.degree
-    weights = common(links, inputs.common_neighbour_weights, pairs)
-    count, adamic, allocation = weights.unbind(1)
+    count, adamic, allocation = common(links, inputs.common_neighbour_weights, pairs).T
     ends = degree.sum(0)
     total = (len(links.col) - 2 * edge).clamp_min(1)
     two_paths = (degrees * (degrees - 1)).sum() - 2 * edge * ends
     expected = degree.prod(0) * two_paths / total.square()
-    hits, likely = between(links, inputs.chosen, pairs, total).unbind(1)
-    return torch.stack(
-        [
-            count.log1p(),
-            count / (ends - count).clamp_min(1),
-            adamic.log1p(),
-            (allocation + 1e-3).log(),
-            ((count + 0.5) / (expected + 0.5)).log(),
-            ((hits + 0.1) / (likely + 0.1)).log(),
-        ],
-        1,
-    )
+    hits, likely = between(links, inputs.chosen, pairs, total).T
+    return [
+        count.log1p(),
+        count / (ends - count).clamp_min(1),
+        adamic.log1p(),
+        (allocation + 1e-3).log(),
+        ((count + 0.5) / (expected + 0.5)).log(),
+        ((hits + 0.1) / (likely + 0.1)).log(),
+    ]
 
 
 def _class_features(
     inputs: PairInputs, pairs: Tensor, edge: Tensor, degree: Tensor, folds: list[Tensor]
-) -> Tensor:
+) -> list[Tensor]:
     """Log-odds over chance of one class, by the nodes and by their neighbourhoods, and how often
-    edges join such classes: [M, 3].
+    edges join such classes: [M] each.
     """
     if inputs.beliefs.shape[1] == 0:
-        return torch.zeros(pairs.shape[1], 3, device=pairs.device)
+        return [torch.zeros_like(edge)] * 3
     own = [inputs.beliefs[end] for end in pairs]
     means = _one_hop_means(own, inputs.abeliefs, pairs, edge, degree)
     mixed = [(a + b) / 2 for a, b in zip(own, means, strict=True)]
     chance = torch.tensor(inputs.graph.chance, device=pairs.device).logit()
     over = [(a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, means)]
     joined = _bilinear(mixed[0], mixed[1], inputs.class_affinity, folds).clamp_min(1e-4).log()
-    return torch.stack([*over, joined], 1)
+    return [*over, joined]

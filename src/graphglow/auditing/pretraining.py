@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
@@ -27,16 +26,12 @@ from graphglow.auditing.episodes import (
     near_pairs,
     two_step_pairs,
 )
-from graphglow.auditing.pair_features import PairInputs, build_pair_inputs
-from graphglow.auditing.reference_tables import (
-    build_reference_tables,
-    evidence_of,
-    pairs_without_edge,
-)
+from graphglow.auditing.pair_features import build_pair_inputs
+from graphglow.auditing.reference_tables import ReferenceTables, pairs_without_edge
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import random_graph
 from graphglow.evidence.pretraining import fit_one_cycle
-from graphglow.graph.graph import known_graph
+from graphglow.graph.graph import Graph, known_graph
 from graphglow.linalg.sparse import is_edge
 from graphglow.settings import AuditPretrainConfig
 
@@ -52,26 +47,24 @@ FOLDS = 6  # of families, each left out once
 class EpisodeEvidence:
     """Evidence of one episode, in half precision, with the truth.
 
-    ``counted`` is whether its share of false edges can be told: they do not look like real ones.
-
     Shapes:
-        context [G]; false_share []; edges [P, F] with real [P]; pairs [Q, F], hidden edges and
-        hard pairs that never were edges, with hidden [Q]; candidates [Q, F] with missing [Q];
-        uniform, by_degree [R, F]
+        context [G]; false_share []; facts [S] to estimate it from; edges [P, F] with real [P];
+        pairs [Q, F], hidden edges and hard pairs that never were edges, with hidden [Q];
+        candidates [PAIRS, F] with missing [PAIRS]
     """
 
     source: str
     counted: bool
+    """Whether its share of false edges can be told: they do not look like real ones."""
     context: Tensor
     false_share: Tensor
+    facts: Tensor
     edges: Tensor
     real: Tensor
     pairs: Tensor
     hidden: Tensor
     candidates: Tensor
     missing: Tensor
-    uniform: Tensor
-    by_degree: Tensor
 
 
 def pretrain_auditor(
@@ -82,15 +75,10 @@ def pretrain_auditor(
 ) -> Auditor:
     """Train an auditor over episodes of the sources, each a family, and of random graphs.
 
-    Args:
-        sources: Graphs with labels ``y`` (-1 where unknown), each with a ``name`` of its own.
-        config: Settings.
-        on_progress: Called with the number of episodes done, and with their total.
+    Sources have labels ``y`` (-1 where unknown) and a ``name`` each; ``on_progress`` is called with
+    the number of episodes done, and with their total.
     """
     config = config or AuditPretrainConfig()
-    for source in sources:
-        if not isinstance(source, Data) or source.y is None or source.edge_index is None:
-            raise InputError("a source graph must be a Data object with edge_index and labels y")
     wanted = [(source, i) for i in range(config.episodes) for source in sources]
     wanted += [(None, i) for i in range(config.random_episodes)]
     episodes = []
@@ -118,7 +106,7 @@ def episode_evidence(
     if count < FEWEST:
         return None
     inputs = build_pair_inputs(known_graph(episode.data), generator)
-    tables = build_reference_tables(inputs, generator)
+    tables = ReferenceTables(inputs, generator)
 
     def some(pairs: Tensor, wanted: int) -> Tensor:
         if pairs.shape[1] == 0:
@@ -126,37 +114,36 @@ def episode_evidence(
         return pairs[:, torch.randint(pairs.shape[1], (wanted,), generator=generator)]
 
     def evidence(pairs: Tensor) -> Tensor:
-        return evidence_of(inputs, tables, pairs).half()
+        return tables.evidence(pairs).half()
 
     chosen = torch.randint(count, (EDGES,), generator=generator)
     hidden = some(episode.hidden, PAIRS)
-    pairs = torch.cat([hidden, some(hard_pairs(episode, inputs, PAIRS, generator), PAIRS)], 1)
+    pairs = torch.cat([hidden, some(hard_pairs(episode, inputs.graph, PAIRS, generator), PAIRS)], 1)
     candidates = some(missing_candidates(inputs, generator), PAIRS)
     known = episode.hidden[0] * nodes + episode.hidden[1]
-    free = pairs_without_edge(inputs, FREE, generator)
+    free = pairs_without_edge(inputs.graph, FREE, generator)
     if min(candidates.shape[1], pairs.shape[1], *(f.shape[1] for f in free)) == 0:
         return None
+    edges = evidence(episode.data.edge_index[:, chosen])
+    compared = [edges, *(evidence(some(f, FREE)) for f in free)]
     return EpisodeEvidence(
         source=name,
         counted=set(episode.kinds) <= COUNTED,
         context=tables.context,
         false_share=1 - episode.real.float().mean(),
-        edges=evidence(episode.data.edge_index[:, chosen]),
+        facts=share_facts(*(part.float() for part in compared)),
+        edges=edges,
         real=episode.real[chosen].float(),
         pairs=evidence(pairs),
         hidden=(torch.arange(pairs.shape[1]) < hidden.shape[1]).float(),
         candidates=evidence(candidates),
         missing=torch.isin(candidates[0] * nodes + candidates[1], known).float(),
-        uniform=evidence(some(free[0], FREE)),
-        by_degree=evidence(some(free[1], FREE)),
     )
 
 
-def hard_pairs(
-    episode: Damaged, inputs: PairInputs, count: int, generator: torch.Generator
-) -> Tensor:
+def hard_pairs(episode: Damaged, graph: Graph, count: int, generator: torch.Generator) -> Tensor:
     """Draw pairs that never were edges: two hops, near features and any, a third each: [2, K]."""
-    nodes, third = inputs.graph.num_nodes, count // 3 + 1
+    nodes, third = graph.num_nodes, count // 3 + 1
     known = episode.hidden[0] * nodes + episode.hidden[1]
     kinds = []
     for drawn in (
@@ -165,7 +152,7 @@ def hard_pairs(
         torch.randint(nodes, (2, 4 * third), generator=generator),
     ):
         pairs = drawn.sort(0).values
-        free = (pairs[0] != pairs[1]) & ~is_edge(inputs.graph.links, pairs)
+        free = (pairs[0] != pairs[1]) & ~is_edge(graph.links, pairs)
         free &= ~torch.isin(pairs[0] * nodes + pairs[1], known)
         kinds.append(pairs[:, free][:, :third])
     return torch.cat(kinds, 1)[:, :count]
@@ -179,10 +166,7 @@ def fit_auditor(
 ) -> Auditor:
     """Train the networks; families of sources weigh as the root of their episodes.
 
-    Args:
-        episodes: From :func:`episode_evidence`.
-        config: Settings.
-        family: The family of a source; families are left out together.
+    ``family`` gives the family of a source; families are left out together.
     """
     if not episodes:
         raise InputError(
@@ -205,15 +189,10 @@ def fit_auditor(
         auditor.slope.copy_(torch.stack(slopes).clamp(0.25, 4).mean())
     _fit_missing(auditor, episodes, weights, config)
     counted = [i for i, one in enumerate(episodes) if one.counted]
-    facts = torch.stack(
-        [share_facts(*(part.float() for part in (e.edges, e.uniform, e.by_degree)))
-         for e in episodes]
-    )  # fmt: skip
-    truth = torch.stack([one.false_share for one in episodes])
-    check = fit_share(
-        auditor.share, facts[counted], truth[counted], weights[counted],
-        [families[i] for i in counted], config,
-    )  # fmt: skip
+    facts = torch.stack([episodes[i].facts for i in counted])
+    truth = torch.stack([episodes[i].false_share for i in counted])
+    known = [families[i] for i in counted]
+    check = fit_share(auditor.share, facts, truth, weights[counted], known, config)
     auditor.provenance = {
         "trained": True,
         "audit_version": AUDIT_VERSION,
@@ -260,28 +239,26 @@ def fit_share(
     prediction, Vovk et al., 2005, over families). Returns the mean error and width of these, and
     what was covered when the left-out fold set no reach either.
     """
-    names = sorted(set(families) - {RANDOM})
-    fold = np.array([-1 if f == RANDOM else names.index(f) % FOLDS for f in families])
-    error, ratio = np.zeros(len(fold)), np.zeros(len(fold))
-    for k in range(FOLDS if len(names) > 1 else 0):
-        if (fold == k).any():
-            rest = torch.from_numpy(fold != k)
-            other = ShareHead(seed=config.seed)
-            _fit_ensemble(other, facts[rest], truth[rest], weights[rest], config)
-            with torch.no_grad():
-                middle, scale = other.estimate(facts[~rest])
-            error[fold == k] = (middle - truth[~rest]).abs()
-            ratio[fold == k] = (middle - truth[~rest]).abs() / scale
     _fit_ensemble(share, facts, truth, weights, config)
-    left_out = fold >= 0
+    names = sorted(set(families) - {RANDOM})
     if len(names) < 2:
         return {}
-    share.reach.fill_(float(np.quantile(ratio[left_out], 0.9)))
-    covered = [
-        (ratio[fold == k] <= np.quantile(ratio[left_out & (fold != k)], 0.9)).mean()
-        for k in sorted(set(fold[left_out]))
+    fold = torch.tensor([-1 if f == RANDOM else names.index(f) % FOLDS for f in families])
+    error, ratio, folds = torch.zeros_like(truth), torch.zeros_like(truth), min(FOLDS, len(names))
+    for k in range(folds):
+        out, other = fold == k, ShareHead(seed=config.seed)
+        _fit_ensemble(other, facts[~out], truth[~out], weights[~out], config)
+        with torch.no_grad():
+            middle, scale = other.estimate(facts[out])
+        error[out] = (middle - truth[out]).abs()
+        ratio[out] = error[out] / scale
+    left_out = fold >= 0
+    share.reach.fill_(ratio[left_out].quantile(0.9))
+    inside = [
+        (ratio[fold == k] <= ratio[left_out & (fold != k)].quantile(0.9)).float().mean()
+        for k in range(folds)
     ]
-    return {"error": float(error[left_out].mean()), "covered": float(np.mean(covered))}
+    return {"error": float(error[left_out].mean()), "covered": float(torch.stack(inside).mean())}
 
 
 def _fit_ensemble(
@@ -316,10 +293,11 @@ def _fit_missing(
     batches = [(episodes[i].pairs, episodes[i].hidden, episodes[i].context) for i in some]
     _fit_scorer(auditor.pairs, batches, weights[some], config)
     with torch.no_grad():
-        scores = torch.cat([auditor.pairs(one.candidates.float(), one.context) for one in episodes])
+        scores = [auditor.pairs(one.candidates.float(), one.context) for one in episodes]
     truth = torch.cat([one.missing for one in episodes])
-    of_pair = weights.repeat_interleave(torch.tensor([len(one.missing) for one in episodes]))
-    auditor.missing_scale.copy_(_logistic(scores, truth, of_pair / of_pair.mean()))
+    of_pair = weights.repeat_interleave(PAIRS)
+    line = _logistic(torch.cat(scores), truth, of_pair / of_pair.mean())
+    auditor.missing_scale.copy_(line)
 
 
 def _logistic(scores: Tensor, truth: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -7,13 +7,13 @@ included. Tables and regressions leave out the fold of the pair that they are ap
 """
 
 import math
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.auditing.pair_features import FOLDS, RAW, PairInputs, pair_fold, raw_features
+from graphglow.graph.graph import Graph
 from graphglow.linalg.sparse import is_edge
 
 EVIDENCE = (
@@ -42,97 +42,74 @@ RIDGE = 50.0  # of the regressions
 LOW = 0.5  # quantile of pairs below which edges are taken for false ones
 
 
-@dataclass(frozen=True, eq=False)
 class ReferenceTables:
-    """The tables of one graph; where there are two, first over uniform pairs, then by degree.
+    """A graph's pair features, and what they mean on it, learned from its own edges.
+
+    Where there are two of a kind, the first is over uniform pairs, the second by degree.
 
     Shapes:
         centre, scale [J] of random pairs; cuts [J, BINS - 1], log_ratios [2, FOLDS, J, BINS];
         weights [3, FOLDS, 1 + 3J] of the regressions, fit_cuts [2, BINS - 1] and fit_tables
-        [2, FOLDS, BINS] of the log-odds of the first two; context [G]
+        [2, FOLDS, 2, BINS] of the log-odds of the first two; context [G]
     """
 
-    centre: Tensor
-    scale: Tensor
-    cuts: Tensor
-    log_ratios: Tensor
-    weights: Tensor
-    fit_cuts: Tensor
-    fit_tables: Tensor
-    context: Tensor
+    def __init__(self, inputs: PairInputs, generator: torch.Generator) -> None:
+        self.inputs, graph = inputs, inputs.graph
+        some = torch.randperm(len(graph.low), generator=generator)[:SAMPLE].to(graph.device)
+        edges = torch.stack([graph.low.long()[some], graph.high.long()[some]])
+        groups = [edges, *pairs_without_edge(graph, PAIRS, generator)]
+        raw = [raw_features(inputs, pairs) for pairs in groups]
+        folds = [pair_fold(pairs[0], pairs[1]) for pairs in groups]
+        self.centre, self.scale = raw[1].mean(0), raw[1].std(0).clamp_min(1e-3)
+        self.cuts, self.log_ratios = _log_ratios(raw, folds)
+        known = [self._looked_up(r, fold) for r, fold in zip(raw, folds, strict=True)]
+        self.weights = torch.stack(
+            [_regression([known[0], known[kind]], [folds[0], folds[kind]]) for kind in (1, 2)]
+        )
+        fits = [_fits(self.weights, k, fold) for k, fold in zip(known, folds, strict=True)]
+        mix, share = estimate_false_edge_mix(*fits)
+        own = _own_regression(known, folds, fits[0], mix, share)
+        self.weights = torch.cat([self.weights, own[None]])
+        self.fit_cuts, self.fit_tables = _log_ratios(fits, folds)
+        evidence = [self.with_fits(k, fold) for k, fold in zip(known, folds, strict=True)]
+        self.context = _context(inputs, evidence, torch.stack([mix, share]))
 
+    def evidence(self, pairs: Tensor) -> Tensor:
+        """Compute :data:`EVIDENCE` for pairs ``u < v``: [2, M] -> [M, F]."""
+        fold = pair_fold(pairs[0], pairs[1])
+        return self.with_fits(self._looked_up(raw_features(self.inputs, pairs), fold), fold)
 
-def build_reference_tables(inputs: PairInputs, generator: torch.Generator) -> ReferenceTables:
-    """Learn the tables from a graph's own edges and from pairs without an edge."""
-    graph = inputs.graph
-    some = torch.randperm(len(graph.low), generator=generator)[:SAMPLE].to(graph.device)
-    edges = torch.stack([graph.low.long()[some], graph.high.long()[some]])
-    groups = [edges, *pairs_without_edge(inputs, PAIRS, generator)]
-    raw = [raw_features(inputs, pairs) for pairs in groups]
-    folds = [pair_fold(pairs[0], pairs[1]) for pairs in groups]
-    centre, scale = raw[1].mean(0), raw[1].std(0).clamp_min(1e-3)
-    cuts, log_ratios = _log_ratios(raw, folds)
-    none = raw[0].new_zeros(0)
-    tables = ReferenceTables(centre, scale, cuts, log_ratios, none, none, none, none)
-    known = [_looked_up(tables, r, f) for r, f in zip(raw, folds, strict=True)]
-    weights = torch.stack(
-        [_regression([known[0], known[kind]], [folds[0], folds[kind]]) for kind in (1, 2)]
-    )
-    fits = [_fits(weights, k, f) for k, f in zip(known, folds, strict=True)]
-    mix, share = estimate_false_edge_mix(*fits)
-    own = _own_regression(known, folds, fits[0], mix, share)
-    fit_cuts, fit_tables = _log_ratios(fits, folds)
-    tables = replace(
-        tables,
-        weights=torch.cat([weights, own[None]]),
-        fit_cuts=fit_cuts,
-        fit_tables=torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)]),
-    )
-    evidence = [with_fits(tables, k, f) for k, f in zip(known, folds, strict=True)]
-    return replace(tables, context=_context(inputs, evidence, torch.stack([mix, share])))
+    def with_fits(self, known: Tensor, fold: Tensor) -> Tensor:
+        """Append what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
+        fits = _fits(self.weights, known, fold)  # [M, 3]
+        bins = _bins(self.fit_cuts, fits[:, :2])
+        over = [self.fit_tables[kind, fold, kind, bins[:, kind]] for kind in (0, 1)]
+        return torch.cat([known, fits / 4, torch.stack(over, 1)], 1)
 
-
-def evidence_of(inputs: PairInputs, tables: ReferenceTables, pairs: Tensor) -> Tensor:
-    """Compute :data:`EVIDENCE` for pairs ``u < v``: [2, M] -> [M, F]."""
-    fold = pair_fold(pairs[0], pairs[1])
-    return with_fits(tables, _looked_up(tables, raw_features(inputs, pairs), fold), fold)
+    def _looked_up(self, raw: Tensor, fold: Tensor) -> Tensor:
+        """Deviations from random pairs (-4 .. 12, over 4), both log-ratios: [M, J] -> [M, 3J]."""
+        away = ((raw - self.centre) / self.scale).clamp(-4, 12) / 4
+        bins, column = _bins(self.cuts, raw), torch.arange(raw.shape[1], device=raw.device)
+        ratios = [table[fold[:, None], column, bins] for table in self.log_ratios]
+        return torch.cat([away, *ratios], 1)
 
 
 def pairs_without_edge(
-    inputs: PairInputs, count: int, generator: torch.Generator
+    graph: Graph, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Draw pairs ``u < v`` that are not joined: uniformly, and by degree: [2, <= count] each.
 
     Where all nodes with edges are joined to each other, uniform pairs stand for both.
     """
-    links, nodes, device = inputs.graph.links, inputs.graph.num_nodes, inputs.graph.device
-    ends = links.col.long()
+    ends, nodes, device = graph.links.col.long(), graph.num_nodes, graph.device
     uniform = torch.randint(nodes, (2, 2 * count), generator=generator).to(device)
     place = torch.randint(max(1, len(ends)), (2, 2 * count), generator=generator).to(device)
     free = []
     for pairs in (uniform, ends[place] if len(ends) else uniform):
         pairs = pairs.sort(0).values
-        kept = (pairs[0] != pairs[1]) & ~is_edge(links, pairs)
+        kept = (pairs[0] != pairs[1]) & ~is_edge(graph.links, pairs)
         free.append(pairs[:, kept][:, :count])
     return free[0], free[1] if free[1].shape[1] else free[0]
-
-
-def with_fits(tables: ReferenceTables, known: Tensor, fold: Tensor) -> Tensor:
-    """Append what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
-    fits = _fits(tables.weights, known, fold)  # [M, 3]
-    bins = _bins(tables.fit_cuts, fits[:, :2])
-    over = [tables.fit_tables[kind, fold, bins[:, kind]] for kind in (0, 1)]
-    return torch.cat([known, fits / 4, torch.stack(over, 1)], 1)
-
-
-def _looked_up(tables: ReferenceTables, raw: Tensor, fold: Tensor) -> Tensor:
-    """Deviations from random pairs (-4 .. 12, over 4) and both log-ratios: [M, J] -> [M, 3J]."""
-    away = ((raw - tables.centre) / tables.scale).clamp(-4, 12) / 4
-    bins = _bins(tables.cuts, raw)
-    column = torch.arange(raw.shape[1], device=raw.device)
-    return torch.cat(
-        [away, *(table[fold[:, None], column, bins] for table in tables.log_ratios)], 1
-    )
 
 
 def _bins(cuts: Tensor, raw: Tensor) -> Tensor:

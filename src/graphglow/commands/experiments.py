@@ -281,16 +281,12 @@ def progress_lines() -> Iterator[Callable[[str, int, int], None]]:
         with progress_bar() as move:
             yield move
         return
-    began, last, before = time.monotonic(), -math.inf, 0
+    last = -math.inf
 
     def line(what: str, done: int, total: int) -> None:
-        nonlocal began, last, before
-        now = time.monotonic()
-        began, before = began if done >= before else now, done  # other things are counted
-        if now - last >= SECONDS_BETWEEN_LINES or done == total:
-            left = (now - began) / max(done, 1) * (total - done) / 60
-            rest = f" (about {left:,.0f} min left)" if left >= 1 else ""
-            print_note(f"{done:,} of {total:,}: {what}{rest}")
-            last = now
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total:
+            print_note(f"{done:,} of {total:,}: {what}")
+            last = time.monotonic()
 
     yield line

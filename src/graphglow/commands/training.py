@@ -218,8 +218,7 @@ def with_estimate(
 ) -> Callable[[str, int, int], None]:
     """Return ``move`` with notes of how long all takes: episodes, and so many seconds of training.
 
-    Episodes of every network take about as long, so the first ones say it. Half way the time spent
-    says it again, for a machine that others have slowed down since.
+    Episodes of every network take about as long, so the first ones say it, and half of them again.
     """
     began = time.perf_counter()
 

@@ -27,10 +27,6 @@ class GNNConfig(RunConfig):
     num_layers: int = 2
     """Number of layers, at least 2."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.model()  # which checks the number of layers
-
     def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
         """The same settings as a backbone takes them."""
         settings = {name: value for name, value in asdict(self).items() if name != "hidden"}

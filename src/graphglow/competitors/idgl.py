@@ -77,9 +77,8 @@ class LearnedGraph:
         graph, inverse = self.weights, self.inverse
         if self.columns is not None:
             graph, inverse = self.weights.T @ (self.weights * self.inverse), self.columns
-        n, total = len(graph), graph.new_zeros(())
-        if config.smoothness > 0:
-            total = total + config.smoothness / (2 * n * n) * (graph * distances).sum()
+        n = len(graph)
+        total = config.smoothness / (2 * n * n) * (graph * distances).sum()
         if config.connectivity > 0:
             total = total + config.connectivity / n * inverse.log().sum()
         if config.sparsity > 0:

@@ -31,10 +31,6 @@ class VariantConfig(ModelConfig):
     embedding_size: int = 64
     """d: width of the node embeddings that are compared, and of the GNN's hidden layers."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.learner()  # which checks its settings
-
     def learner(self, **more: Any) -> LearnerConfig:
         """Settings of the structure learner: those that both configs name, and ``more``."""
         names = {f.name for f in fields(self)} & {f.name for f in fields(LearnerConfig)}

@@ -56,6 +56,8 @@ from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 HIDDEN_LAYERS = {"hidden_x": ("x",), "hidden_all": ALL, "hidden_again": AGAIN, "hidden_f": HIDDEN_F}
 """Views that the hidden layers read."""
+WALKS = {"ppr": "a", "ppr_f": "f", "spread": "a", "spread_s": "s", "spread_f": "f"}
+"""The graphs over which features and labels are spread, by channel."""
 SAME = 1e-4
 """Largest difference between the views of a node and of its copy."""
 KIND, STATE_VERSION = "prediction", 4
@@ -77,42 +79,37 @@ class FrozenGraph:
         if refined.update is None:  # a single class
             return
         known, graph, x = self.known, self.graph, self.known.views["x"]
-        final = final_views(x, refined.adjacency())
-        self.known = known = replace(known, views=known.views | final)
         first = known.pairs[:, : len(known.first_weight)]
         s = adjacency_over(first, known.first_weight, graph.num_nodes)
         graphs = {"a": graph.adj, "s": s, "f": refined.adjacency()}
+        self.means = {key: times(matrix, x) for key, matrix in graphs.items()}
         self.degrees = {}
         for key, matrix in graphs.items():
             row, col, values = linalg.entries(matrix)
             self.degrees[key] = values[row == col].reciprocal()  # with the loop of 1: [N]
-        self.means = {key: times(matrix, x) for key, matrix in graphs.items()}
+        self.old = known.views | final_views(x, graphs["f"])
         self.roles = role_degrees(graph)
-        self.short = linalg.short_length(times(graph.adj, known.views["link"]))
-        self.steps = {
-            "ppr": _steps(graph.adj, x, PPR_TELEPORT * x, 1 - PPR_TELEPORT, PPR_STEPS),
-            "ppr_f": _steps(graphs["f"], x, PPR_TELEPORT * x, 1 - PPR_TELEPORT, PPR_STEPS),
-        }
+        self.short = linalg.short_length(times(graph.adj, self.old["link"]))
         labels = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
         labels[graph.labelled, graph.classes] = 1
-        for name, key in (("spread", "a"), ("spread_s", "s"), ("spread_f", "f")):
-            count = int(known.channels[name].chosen.get("steps", 0))
-            self.steps[name] = _steps(graphs[key], labels, labels, SPREAD_DAMPING, count)
+        self.steps = {}
+        for name, key in WALKS.items():
+            chosen, start, more = known.channels[name].chosen, labels, labels
+            if name.startswith("ppr"):
+                start, more = x, PPR_TELEPORT * x
+            self.steps[name] = [start]
+            for _ in range(int(chosen["steps"]) - 1 if chosen else PPR_STEPS - 1):
+                walked = times(graphs[key], self.steps[name][-1])
+                self.steps[name].append(_share(name) * walked + more)
         self.layers = {}
         for name, names in HIDDEN_LAYERS.items():
             if "mean" in (chosen := known.channels[name].chosen):
-                beside = SideBySide.of([known.views[view] for view in names])
+                beside = SideBySide.of([self.old[view] for view in names])
                 self.layers[name] = HiddenLayer.of(beside, HIDDEN, chosen["mean"])
 
 
-def _steps(
-    adjacency: SparseMatrix, start: Tensor, more: Tensor, share: float, count: int
-) -> list[Tensor]:
-    """The first ``count`` of ``u_0 = start, u_k+1 = share S u_k + more``: [N, D] each."""
-    steps = [start]
-    while len(steps) < count:
-        steps.append(share * times(adjacency, steps[-1]) + more)
-    return steps[:count]
+def _share(walk: str) -> float:
+    return 1 - PPR_TELEPORT if walk.startswith("ppr") else SPREAD_DAMPING
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +217,8 @@ class _Insertion:
     """New nodes on their way through the rounds; views [M, D] and channels [M, C] so far."""
 
     def __init__(self, frozen: FrozenGraph, features: Rows, given: NewRows) -> None:
-        assert frozen.known.learner is not None
-        self.frozen, self.features, self.given = frozen, features, given
-        self.old, self.learner = frozen.known.views, frozen.known.learner
+        self.frozen, self.known, self.old = frozen, frozen.known, frozen.old
+        self.features, self.given = features, given
         self.prior = frozen.graph.prior.expand(given.num_new, -1)
         self.views: dict[str, Tensor] = {}
         self.channels: dict[str, Channel] = {}
@@ -232,77 +228,74 @@ class _Insertion:
 
     def probabilities(self) -> Tensor:
         """[M, C]."""
-        frozen, known, refined = self.frozen, self.frozen.known, self.frozen.refined
+        known, refined = self.known, self.frozen.refined
+        assert known.learner is not None
         assert refined.update is not None
         assert refined.shares is not None
         assert refined.probabilities is not None
         nodes = self._evidence(known.graph.links, self.degree)
-        a = self.given.normalised(frozen.degrees["a"])
+        a = self.given.normalised(self.frozen.degrees["a"])
         self._first_round(a)
         near = self._candidates()
         s = self._edges(near, known.first_scale, known.first_calibration)
-        self._second_round(s.normalised(frozen.degrees["s"]), nodes)
+        self._second_round(s.normalised(self.frozen.degrees["s"]))
+        logits = known.learner.vote(*vote_inputs(nodes, "vote", self.every))
+        sharpness = known.channels["vote"].chosen["sharpness"]
+        self._set("vote", (sharpness * logits + self.prior.log()).softmax(1))
         f = self._edges(near, refined.scale, refined.calibration)
-        self._final_round(a, f.normalised(frozen.degrees["f"]), f)
-        odds, trust = vote_inputs(nodes, "predictor", self.every)
-        logits = self.learner.predictor(odds, trust, refined.update[0])
+        self._final_round(a, f.normalised(self.frozen.degrees["f"]), f)
+        inputs = vote_inputs(nodes, "predictor", self.every)
+        logits = known.learner.predictor(*inputs, refined.update[0])
         found: Tensor = (logits + refined.shares.log()).softmax(1)
         copy, copied = self._copies(near)
         found[copy] = refined.probabilities[copied][:, known.graph.seen]
         return found
 
     def _first_round(self, rows: NewRows) -> None:
-        frozen, old, given, maps = self.frozen, self.old, self.given, self.frozen.known.maps
-        self.views["x"] = x = maps["x"](self.features)
+        known, old, given = self.known, self.old, self.given
+        self.views["x"] = x = known.maps["x"](self.features)
         ax, aax = self._means("a", rows)
-        degree = torch.cat([frozen.graph.degree, self.degree])
-        scale = (degree + frozen.graph.degree.mean()).rsqrt()
+        degree = torch.cat([known.graph.degree, self.degree])
+        scale = (degree + known.graph.degree.mean()).rsqrt()
         weight = scale[given.col] * scale[given.num_old :][given.row]
         linked = replace(given, value=weight).to_old
-        link = maps["link"](linked) if old["link"].shape[1] else x[:, :0]
+        link = known.maps["link"](linked) if old["link"].shape[1] else x[:, :0]
         self.views |= {
             "ax": unit(ax), "aax": aax, "diff": unit(x - ax), "link": link,
             "spectral": linalg.leading_map(old["link"], RANKS[1])(link), "role": self._role(),
         }  # fmt: skip
-        solved = frozen.known.channels["spectral"].weight
-        rank = link.shape[1] if solved is None else len(solved) - 1
-        length = replace(given, value=given.value.square()).sums().sqrt().clamp_min(1e-12)
-        alink = linalg.unit_unless_short(rows.times(old["link"], link), frozen.short)
         for name in ("ax", "aax", "diff", "role"):
             self._ridge(name, self.views[name])
+        solved = known.channels["spectral"].weight
+        length = replace(given, value=given.value.square()).sums().sqrt().clamp_min(1e-12)
+        alink = linalg.unit_unless_short(rows.times(old["link"], link), self.frozen.short)
         self._ridge("x", self.features)
-        self._ridge("all", self._beside(ALL))
         self._ridge("link", replace(given, value=given.value / length[given.row]).to_old)
         self._ridge("alink", alink)
+        rank = link.shape[1] if solved is None else len(solved) - 1
         self._ridge("spectral", linalg.leading_map(old["link"], rank)(link))
-        self._ridge("hidden_x", self._beside(("x",)))
-        self._ridge("hidden_all", self._beside(ALL))
+        for name, views in (("all", ALL), ("hidden_x", ("x",)), ("hidden_all", ALL)):
+            self._ridge(name, self._beside(views))
         self._community("community", given)
         self._spread("spread", rows)
 
-    def _second_round(self, rows: NewRows, nodes: GraphEvidence) -> None:
+    def _second_round(self, rows: NewRows) -> None:
         sx, ssx = self._means("s", rows)
         self.views |= {"sx": unit(sx), "ssx": ssx}
-        self._ridge("sx", self.views["sx"])
-        self._ridge("ssx", ssx)
-        self._ridge("again", self._beside(AGAIN))
-        self._ridge("hidden_again", self._beside(AGAIN))
+        for name in ("sx", "ssx"):
+            self._ridge(name, self.views[name])
+        for name in ("again", "hidden_again"):
+            self._ridge(name, self._beside(AGAIN))
         self._spread("spread_s", rows)
-        logits = self.learner.vote(*vote_inputs(nodes, "vote", self.every))
-        sharpness = self.frozen.known.channels["vote"].chosen["sharpness"]
-        self._set("vote", (sharpness * logits + self.prior.log()).softmax(1))
 
     def _final_round(self, given: NewRows, rows: NewRows, edges: NewRows) -> None:
         fx, ffx = self._means("f", rows)
         self.views |= {"fx": unit(fx), "ffx": ffx}
         self._ridge("ffx", ffx)
+        self._ridge("hidden_f", self._beside(HIDDEN_F))
         x = self.views["x"]
         for name, over in (("ppr", given), ("ppr_f", rows)):
-            reached = x
-            for before in self.frozen.steps[name]:
-                reached = (1 - PPR_TELEPORT) * over.times(before, reached) + PPR_TELEPORT * x
-            self._ridge(name, unit(reached))
-        self._ridge("hidden_f", self._beside(HIDDEN_F))
+            self._ridge(name, unit(self._walked(name, over, x, PPR_TELEPORT * x)))
         self._community("community_f", edges)
         self._spread("spread_f", rows)
 
@@ -321,24 +314,28 @@ class _Insertion:
         part = torch.cat([own, once, mean.times(old[:, 1:2], once), spread], 1)
         return role_view(part, old)
 
+    def _walked(self, name: str, rows: NewRows, start: Tensor, more: Tensor) -> Tensor:
+        for before in self.frozen.steps[name]:
+            start = _share(name) * rows.times(before, start) + more
+        return start
+
     def _spread(self, name: str, rows: NewRows) -> None:
-        chosen, shares = self.frozen.known.channels[name].chosen, self.prior
+        chosen, shares = self.known.channels[name].chosen, self.prior
         if chosen:
-            reached = torch.zeros_like(shares)
-            for before in self.frozen.steps[name]:
-                reached = SPREAD_DAMPING * rows.times(before, reached)
-            rates = reached / self.frozen.graph.counts / chosen["mean"]
-            shares = (shares.log() + chosen["power"] * (chosen["floor"] + rates).log()).softmax(1)
+            nothing = torch.zeros_like(shares)
+            rates = self._walked(name, rows, nothing, nothing) / self.frozen.graph.counts
+            rates = chosen["floor"] + rates / chosen["mean"]
+            shares = (shares.log() + chosen["power"] * rates.log()).softmax(1)
         self._set(name, shares.lerp(self.prior, FLOOR))
 
     def _community(self, name: str, edges: NewRows) -> None:
         """The mean of the neighbours', and the class shares without any."""
-        mean = edges.mean().times(self.frozen.known.channels[name].probabilities, self.prior)
+        mean = edges.mean().times(self.known.channels[name].probabilities, self.prior)
         self._set(name, mean + (1 - mean.sum(1, keepdim=True)) * self.prior)
 
     def _ridge(self, name: str, rows: Rows) -> None:
         """``rows`` of a hidden layer are those that it reads."""
-        weight, shares = self.frozen.known.channels[name].weight, self.prior
+        weight, shares = self.known.channels[name].weight, self.prior
         if weight is not None:
             rows = self.frozen.layers[name].of_rows(rows) if name in self.frozen.layers else rows
             shares = (times(rows, weight[1:]) + weight[0]).softmax(1).lerp(shares, FLOOR)
@@ -348,7 +345,7 @@ class _Insertion:
         return SideBySide.of([self.views[name] for name in names])
 
     def _set(self, name: str, probabilities: Tensor) -> None:
-        self.channels[name] = Channel(probabilities, self.frozen.known.channels[name].scores)
+        self.channels[name] = Channel(probabilities, self.known.channels[name].scores)
 
     def _candidates(self) -> NewRows:
         """Pairs that are looked at: the edges, and the nearest old nodes in each view."""
@@ -378,7 +375,7 @@ class _Insertion:
         Pairs are scored in the graph of the new nodes, numbered first, and the other ends of their
         pairs. Every neighbour of a new node is such an end, so all neighbours in common count.
         """
-        known, given, n, m = self.frozen.known, self.given, near.num_old, near.num_new
+        known, given, n, m = self.known, self.given, near.num_old, near.num_new
         ends = torch.unique(near.col[near.col < n])
         place = self.every.new_full((n + m,), -1)
         place[ends] = m + torch.arange(len(ends), device=place.device)
@@ -413,54 +410,31 @@ class _Insertion:
 
     def _evidence(self, links: SparseMatrix, degree: Tensor) -> GraphEvidence:
         """The stored evidence about other nodes, with the new nodes' channels so far."""
-        graph = replace(self.frozen.graph)
+        graph = replace(self.known.graph)
         vars(graph).update(links=links, degree=degree)
-        return replace(self.frozen.known, graph=graph, channels=self.channels)
+        return replace(self.known, graph=graph, channels=self.channels)
 
 
 def save_state(
     path: str | Path,
-    frozen: FrozenGraph,
+    refined: RefinedGraph,
     more: dict[str, Tensor] | None = None,
     facts: dict[str, Any] | None = None,
 ) -> None:
-    """Write a frozen prediction and its learner as one safetensors file.
+    """Write a prediction and its learner as one safetensors file; an existing one is replaced.
 
-    It holds edges, labels, the views ``x`` and ``link`` with the maps to them, the channels, and
-    the edges of both refined graphs. The other views are products of these, computed on reading.
-
-    Args:
-        path: Where to write; an existing file is replaced.
-        frozen: What to write.
-        more: Other tensors to keep in the file, by name.
-        facts: Anything that JSON can hold, to keep with them.
+    It holds edges, labels, the views ``x`` and ``link`` with the maps to them, channels and
+    candidates; ``more`` tensors by name, and ``facts`` that JSON can hold.
     """
-    refined, known = frozen.refined, frozen.known
-    first, learner = known.first_weight, known.learner
+    known, learner = refined.known, refined.known.learner
     assert learner is not None
-    kept = torch.zeros_like(refined.pair_in_input)  # pairs that are edges of either graph
-    kept[refined.edges] = True
-    kept[: len(first)] |= first > 0
-    bare = replace(
-        refined,
-        known=replace(
-            known,
-            graph=replace(known.graph, raw_x=None),
-            views={name: known.views[name] for name in ("x", "link")},
-            pairs=known.pairs[:, kept],
-            first_weight=first[kept[: len(first)]],
-            learner=None,
-        ),
-        edges=kept.cumsum(0)[refined.edges] - 1,
-        num_candidates=int(kept.sum()),
-        pair_in_input=refined.pair_in_input[kept],
-        pair_log_odds=refined.pair_log_odds[kept],
-    )
+    views = {name: known.views[name] for name in ("x", "link")}
+    bare = replace(known, graph=replace(known.graph, raw_x=None), views=views, learner=None)
     tensors = prefixed("learner", dict(learner.state_dict())) | prefixed("more", more or {})
     state = {
         "version": STATE_VERSION,
         "learner": learner.facts(),
-        "refined": _pack(bare, "refined", tensors),
+        "refined": _pack(replace(refined, known=bare), "refined", tensors),
         "encoder": _pack(known.graph.encoder, "encoder", tensors),
     }
     save_tensors(path, KIND, tensors, {"state": state, "facts": facts or {}})
@@ -468,11 +442,8 @@ def save_state(
 
 def load_state(
     path: str | Path, device: torch.device | str = "cpu"
-) -> tuple[FrozenGraph, dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_state` wrote; anything else is refused in one sentence.
-
-    Its candidates are the edges of both refined graphs alone, and its graph has no features.
-    """
+) -> tuple[RefinedGraph, dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_state` wrote; its graph has no features."""
     tensors, meta = load_tensors(path, KIND)
     state: dict[str, Any] = meta.get("state") or {}
     if (version := state.get("version")) != STATE_VERSION:
@@ -486,8 +457,7 @@ def load_state(
     refined: RefinedGraph = _unpack(state["refined"], tensors)
     known = refined.known
     vars(known.graph)["encoded"] = (None, _unpack(state["encoder"], tensors))
-    refined = replace(refined, known=replace(known, learner=learner))
-    return FrozenGraph(refined), more, meta["facts"]
+    return replace(refined, known=replace(known, learner=learner)), more, meta["facts"]
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

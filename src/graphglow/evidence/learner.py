@@ -152,7 +152,7 @@ class EvidenceLearner(nn.Module):
             return refined
         known = refined.known  # without views that nothing more is asked of
         if len(graph.seen) > 1:
-            known = final_round(known, refined.adjacency())
+            known = final_round(refined)
         answer = predict_classes(graph, moved.predictor, partial(vote_inputs, known, "predictor"))
         probabilities = torch.zeros(graph.num_nodes, graph.num_classes, device=device)
         probabilities[:, graph.seen] = answer.probabilities

@@ -11,9 +11,9 @@ learner that has not seen its fold.
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,17 +44,13 @@ Progress = Callable[[str, int, int], None]
 """Called with the network being trained, episodes done, and their total."""
 
 
-def through_final_round(learner: EvidenceLearner, first: GraphEvidence) -> GraphEvidence:
-    """Run all rounds after the first."""
-    known = with_vote(second_round(learner, first))
-    return final_round(known, above_chance(known).adjacency())
-
-
 STAGES: dict[str, Callable[[EvidenceLearner, GraphEvidence], GraphEvidence]] = {
-    "first": lambda _, first: first,
+    "first": lambda _, known: known,
     "vote": second_round,
-    "second": lambda learner, first: with_vote(second_round(learner, first)),
-    "predictor": through_final_round,
+    "second": lambda learner, known: with_vote(second_round(learner, known)),
+    "predictor": lambda learner, known: final_round(
+        above_chance(with_vote(second_round(learner, known)))
+    ),
 }
 """The networks in the order of training, and the rounds that come before each of them."""
 SCORERS = {"first": 0, "second": 1}
@@ -125,10 +121,8 @@ def pretrain_folds(
             done += 1
             on_progress(stage, done, sum(counts))
             if batch is not None:
-                tensors: Any = {
-                    k: v.to(device) for k, v in vars(batch).items() if torch.is_tensor(v)
-                }
-                batches.append(replace(batch, **tensors))
+                moved = (v.to(device) for v in vars(batch).values() if torch.is_tensor(v))
+                batches.append(Batch(batch.fold, *moved))
         for fold, learner in learners.items():
             allowed = [batch for batch in batches if fold == ALL_SOURCES or batch.fold != fold]
             if allowed:
@@ -154,49 +148,31 @@ def pretrain_folds(
 
 
 @dataclass(frozen=True, eq=False)
-class PairBatch:
-    """Pairs of one episode, and whether both ends belong to one class.
+class Batch:
+    """Pairs or nodes of one episode, what a network reads of them, and the truth.
 
     Shapes:
-        evidence [P, F], context [G], same [P]
+        of pairs: inputs [P, F], context [G], base [], truth [P], 1 where both are of one class;
+        of nodes: inputs [K, C, V], context [K, V, T], base [C], truth [K] of classes
     """
 
     fold: int
-    evidence: Tensor
+    inputs: Tensor
     context: Tensor
-    same: Tensor
-    chance: float
-    """Logit of the probability that two random nodes belong to one class."""
+    base: Tensor
+    """Added to outputs: the log-odds of two random nodes, or the logarithms of the class shares,
+    which prediction estimates."""
+    truth: Tensor
 
-    def loss(self, scorer: nn.Module, generator: torch.Generator) -> Tensor:
-        """Binary cross-entropy of 2,048 random pairs."""
-        rows = torch.randint(len(self.same), (2048,), generator=generator).to(self.same.device)
-        logits = scorer(self.evidence[rows], self.context) + self.chance
-        return F.binary_cross_entropy_with_logits(logits, self.same[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class NodeBatch:
-    """Nodes of one episode, their classes, and the class shares, which prediction estimates.
-
-    Shapes:
-        odds [K, C, V], trust [K, V, T], log_prior [C], classes [K]
-    """
-
-    fold: int
-    odds: Tensor
-    trust: Tensor
-    log_prior: Tensor
-    classes: Tensor
-
-    def loss(self, voter: nn.Module, generator: torch.Generator) -> Tensor:
-        """Cross-entropy of 128 random nodes."""
-        rows = torch.randint(len(self.classes), (128,), generator=generator).to(self.odds.device)
-        logits = voter(self.odds[rows], self.trust[rows]) + self.log_prior
-        return F.cross_entropy(logits, self.classes[rows])
-
-
-Batch: TypeAlias = PairBatch | NodeBatch
+    def loss(self, network: nn.Module, generator: torch.Generator) -> Tensor:
+        """Cross-entropy of 2,048 random pairs, or of 128 random nodes."""
+        pairs = self.base.ndim == 0
+        rows = torch.randint(len(self.truth), (2048 if pairs else 128,), generator=generator)
+        rows = rows.to(self.truth.device)
+        context = self.context if pairs else self.context[rows]
+        logits = network(self.inputs[rows], context) + self.base
+        loss = F.binary_cross_entropy_with_logits if pairs else F.cross_entropy
+        return loss(logits, self.truth[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,43 +196,34 @@ class EpisodeSampler:
             source, fold = random_graph(generator, self.config.max_nodes), ALL_SOURCES
         else:
             weights = torch.tensor(self.weights or [1.0] * len(self.sources), dtype=torch.float64)
-            number = int(torch.multinomial(weights, 1, generator=generator))
-            source, fold = self.sources[number], self.folds[number]
+            which = int(torch.multinomial(weights, 1, generator=generator))
+            source, fold = self.sources[which], self.folds[which]
         episode = draw_episode(source, generator, self.config.max_nodes)
-        first = first_round(known_graph(episode, self.device), generator)
-        if self.stage not in SCORERS and len(first.graph.seen) < 2:
+        known = first_round(known_graph(episode, self.device), generator)
+        graph, truth = known.graph, episode.truth.to(self.device)
+        if self.stage not in SCORERS and len(graph.seen) < 2:
             return None
-        learner = self.learners.get(fold, self.learners[ALL_SOURCES])
-        known = STAGES[self.stage](learner, first)
-        make = self.pair_batch if self.stage in SCORERS else self.node_batch
-        return make(known, episode.truth.to(self.device), fold)
-
-    def pair_batch(self, known: GraphEvidence, truth: Tensor, fold: int) -> PairBatch | None:
-        """Sample pairs of known classes with at most one labelled end; None if there are none."""
-        graph, pairs = known.graph, known.pairs
+        known = STAGES[self.stage](self.learners.get(fold, self.learners[ALL_SOURCES]), known)
         labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
         labelled[graph.labelled] = True
-        fair = ((truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)).nonzero()[:, 0]
-        if len(fair) == 0:
-            return None
-        drawn = pairs[:, fair[self._sample(len(fair), self.config.pairs)]]
-        same = (truth[drawn[0]] == truth[drawn[1]]).float()
-        return PairBatch(fold, known.evidence(drawn), known.context, same, logit(graph.chance))
-
-    def node_batch(self, known: GraphEvidence, truth: Tensor, fold: int) -> NodeBatch | None:
-        """Sample unlabelled nodes of classes that have a label; None if there are none."""
-        graph = known.graph
+        if self.stage in SCORERS:  # pairs of known classes with at most one labelled end
+            pairs = known.pairs
+            fair = ((truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)).nonzero()[:, 0]
+            if len(fair) == 0:
+                return None
+            drawn = pairs[:, fair[self._sample(len(fair), self.config.pairs)]]
+            same = (truth[drawn[0]] == truth[drawn[1]]).float()
+            chance = same.new_tensor(logit(graph.chance))
+            return Batch(fold, known.evidence(drawn), known.context, chance, same)
         number = torch.full((int(truth.max()) + 2,), -1, device=truth.device)
         number[graph.seen] = torch.arange(len(graph.seen), device=truth.device)
-        classes = number[truth]
-        classes[graph.labelled] = -1
-        nodes = (classes >= 0).nonzero()[:, 0]
+        classes = number[truth]  # -1 of those without a label
+        nodes = ((classes >= 0) & ~labelled).nonzero()[:, 0]
         if len(nodes) == 0:
             return None
         shares = classes[nodes].bincount(minlength=len(graph.seen)).clamp_min(1) / len(nodes)
         drawn = nodes[self._sample(len(nodes), self.config.nodes)]
-        odds, trust = vote_inputs(known, self.stage, drawn)
-        return NodeBatch(fold, odds, trust, shares.log(), classes[drawn])
+        return Batch(fold, *vote_inputs(known, self.stage, drawn), shares.log(), classes[drawn])
 
     def _sample(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -285,9 +252,8 @@ def train_network(
 
     fit_one_cycle(network, loss, config)
     if stage in SCORERS:
-        pairs = [batch for batch in batches if isinstance(batch, PairBatch)]
         with torch.no_grad():
-            scores = [network(batch.evidence, batch.context) for batch in pairs]
+            scores = [network(batch.inputs, batch.context) for batch in batches]
         moments = torch.stack([torch.stack([one.mean(), one.std()]) for one in scores])
         learner.logit_scale[SCORERS[stage]] = moments.mean(0)
 

@@ -229,8 +229,9 @@ def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Graph
     )
 
 
-def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> GraphEvidence:
+def final_round(refined: "RefinedGraph") -> GraphEvidence:
     """Compute views and channels over the refined graph S [N, N]."""
+    known, adjacency = refined.known, refined.adjacency()
     graph, channels = known.graph, dict(known.channels)
     views = known.views | final_views(known.views["x"], adjacency)
     channels["ffx"] = ridge_channel(graph, views["ffx"])
@@ -242,7 +243,7 @@ def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> GraphEvidence:
     channels["spread_f"] = spread_channel(graph, adjacency)
     row, col, values = entries(adjacency)
     once = row < col
-    ends = row[once], col[once], values[once]
+    ends = row[once].int(), col[once].int(), values[once]
     del row, col, values, once
     channels["community_f"] = community_channel(graph, communities(*ends, graph.num_nodes))
     records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
@@ -378,12 +379,12 @@ class RefinedGraph:
 
     def ranks(self) -> Tensor:
         """Rank of each edge among those of either end, the heaviest is 0: [2, K]."""
-        ends = self.known.pairs[:, self.edges].flatten().long()
+        ends = self.known.pairs[:, self.edges].flatten()
         order = self.weights().repeat(2).argsort(descending=True, stable=True)
         order = order[ends[order].argsort(stable=True)]
         counts = torch.bincount(ends)
-        place = torch.arange(len(ends), device=ends.device)
-        place -= (counts.cumsum(0) - counts).repeat_interleave(counts)
+        place = torch.arange(len(ends), device=ends.device, dtype=ends.dtype)
+        place -= (counts.cumsum(0) - counts).to(place).repeat_interleave(counts)
         return torch.empty_like(ends).index_copy_(0, order, place).view(2, -1)
 
 

@@ -175,7 +175,7 @@ def candidate_pairs(
         views [N, D], others [2, K] as ``u < v`` -> [2, M] of the same type
     """
     nodes, how = len(views[0]), ""
-    keys = [others[0].long() * nodes + others[1]]
+    key = others[0].long() * nodes + others[1]
     for view in views:
         generator = torch.Generator().manual_seed(view.shape[1])
         noise = torch.randn(nodes, TIES, generator=generator).to(view)
@@ -184,8 +184,7 @@ def candidate_pairs(
         how = how or str(search)
         step = NODES[view.device.type]
         blocks = [range(start, min(start + step, nodes)) for start in range(0, nodes, step)]
-        keys += map_blocks(nearest_keys, search, blocks)
-    key = torch.unique(torch.cat(keys))
+        key = torch.unique(torch.cat([key, *map_blocks(nearest_keys, search, blocks)]))
     low = key.div(nodes, rounding_mode="floor")
     return torch.stack([low, key - low * nodes]).to(others.dtype), how
 

@@ -13,10 +13,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
-from graphglow.errors import InputError, at_least, one_of, with_settings
-from graphglow.settings import Device
+from graphglow.errors import InputError, with_settings
+from graphglow.settings import Device, Settings
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """ConfigType by method and target."""
@@ -25,7 +25,7 @@ SETTINGS = Path(__file__).with_name("settings.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsConfig:
+class RunsConfig(Settings):
     """Which runs are made, and where."""
 
     seeds: int = 5
@@ -44,13 +44,6 @@ class RunsConfig:
     """Stop after about so long; the same command goes on."""
     retry_failed: bool = False
     """Make runs again that failed before (out of memory, a loss that is not finite)."""
-
-    def __post_init__(self) -> None:
-        at_least("seed", self.seed, 0)
-        for name in ("seeds", "epochs", "workers"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
-        one_of("device", self.device, get_args(Device))
 
 
 def read_settings(name: str | Path = "tuned") -> Tuned:

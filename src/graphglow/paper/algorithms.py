@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,16 +22,7 @@ from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import edge_probabilities, entropy_loss, prior_loss, sketch
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.storage import (
-    Checkpoint,
-    Part,
-    adam_state,
-    checksum,
-    load_adam_state,
-    prefixed,
-    restore,
-    within,
-)
+from graphglow.storage import Checkpoint, Part, checksum, restore
 
 NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 
@@ -202,16 +194,15 @@ class PaperTask(Task):
     def logits(self) -> Tensor:
         return self.evaluate().logits
 
-    def state(self) -> dict[str, Tensor]:
-        """All that training changes but theta, by name."""
-        adam = prefixed("adam", adam_state(self.optimizer))
-        gnn = prefixed("gnn", dict(self.gnn.state_dict()))
-        return gnn | adam | {"generator": self.generator.get_state()}
+    def state(self) -> dict[str, Any]:
+        """All that training changes but theta."""
+        adam, generator = self.optimizer.state_dict(), self.generator.get_state()
+        return {"gnn": self.gnn.state_dict(), "adam": adam, "generator": generator}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave; before an epoch is recorded."""
-        self.gnn.load_state_dict(within("gnn", state))
-        load_adam_state(self.optimizer, within("adam", state))
+        self.gnn.load_state_dict(state["gnn"])
+        self.optimizer.load_state_dict(state["adam"])
         self.generator.set_state(state["generator"])
 
 
@@ -301,16 +292,14 @@ class SharedLearner:
         self.optimizer = adam(self.learner, config.learner_learning_rate)
         self.best = copy.deepcopy(self.learner)
 
-    def state(self) -> dict[str, Tensor]:
-        """All that training changes, by name."""
-        theta, best = (dict(one.state_dict()) for one in (self.learner, self.best))
-        moments = prefixed("adam", adam_state(self.optimizer))
-        return prefixed("theta", theta) | prefixed("best", best) | moments
+    def state(self) -> dict[str, Any]:
+        theta, best = self.learner.state_dict(), self.best.state_dict()
+        return {"theta": theta, "best": best, "adam": self.optimizer.state_dict()}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.learner.load_state_dict(within("theta", state))
-        self.best.load_state_dict(within("best", state))
-        load_adam_state(self.optimizer, within("adam", state))
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.learner.load_state_dict(state["theta"])
+        self.best.load_state_dict(state["best"])
+        self.optimizer.load_state_dict(state["adam"])
 
 
 # Algorithm 3: transfer

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 
 from graphglow.demo import LABELS, METHODS, DemoResult, gains, summarise
@@ -79,44 +81,33 @@ def _shown(result: TransferResult) -> dict[str, Any]:
         edges["learned graph"] = found
     metrics, facts = result.metrics() or {}, result.summary()
     facts |= {name: metrics.get(name) for name in SHOWN}
-    graphs = []
+    graphs: list[dict[str, Any]] = []
+    new: list[dict[Any, Any]] = []
     for name, (low, high, _) in edges.items():
         known = (data.y[low] >= 0) & (data.y[high] >= 0)
         same = (data.y[low] == data.y[high])[known].double().mean()
         graphs.append({"graph": name, "pairs": len(low), "of one class": float(same)})
+    if len(edges) == 2:
+        (given_low, given_high, _), (low, high, weight) = edges.values()
+        assert weight is not None
+        order = weight.argsort(descending=True, stable=True)
+        keys, given = low.long() * nodes + high, given_low.long() * nodes + given_high
+        best = order[~torch.isin(keys, given)[order]][:LISTED]
+        names = class_names(data, int(data.y.max()) + 1)
+        known = np.array([*names, None], dtype=object)[data.y]  # -1, the last, is unknown
+        ids, u, v = np.array(own_ids(data, nodes), dtype=object), low[best], high[best]
+        columns = {"node": ids[u], "class": known[u], "other node": ids[v], "its class": known[v]}
+        new = pd.DataFrame(columns | {"weight": weight[best].tolist()}).to_dict("records")
     return {
         "verdict": facts.pop("verdict"),
         "learner": repr(result.learner),
         "facts": facts,
         "graphs": graphs,
-        "new": _new_pairs(result, *edges.values()) if len(edges) == 2 else [],
+        "new": new,
         "classes": metrics.get("classes", []),
         "confusion": metrics.get("confusion", []),
         "history": training_lines(result.history, result.best_epoch),
     }
-
-
-def _new_pairs(
-    result: TransferResult, given: Sequence[Any], learned: Sequence[Any]
-) -> list[dict[str, Any]]:
-    """The strongest learned pairs that the input does not join, as rows of a table."""
-    (low, high, weight), nodes, y = learned, result.graph.num_nodes, result.data.y
-    new = ~torch.isin(low.long() * nodes + high, given[0].long() * nodes + given[1])
-    order = weight.argsort(descending=True, stable=True)
-    ids = own_ids(result.data, nodes)
-    names = class_names(result.data, int(y.max()) + 1)
-    known = [names[c] if c >= 0 else None for c in y.tolist()]
-    return [
-        {
-            "node": ids[u],
-            "class": known[u],
-            "other node": ids[v],
-            "its class": known[v],
-            "weight": float(weight[k]),
-        }
-        for k in order[new[order]][:LISTED].tolist()
-        for u, v in [(int(low[k]), int(high[k]))]
-    ]
 
 
 def training_lines(history: Sequence[Epoch], best: Epoch) -> dict[str, Any]:
