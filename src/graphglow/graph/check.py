@@ -92,11 +92,10 @@ def _need(holds: bool, sentence: str) -> None:
 def one_graph(data: object) -> Data:
     """Return ``data`` if it is a ``Data`` whose parts are of the right kinds."""
     if not isinstance(data, Data):
-        several = isinstance(data, HeteroData)
-        how = " (where its kinds have the same features, data.to_homogeneous() makes a Data of it)"
+        how = " (data.to_homogeneous() may make a Data of it)" * isinstance(data, HeteroData)
+        got = f"{type(data).__name__}{how}"
         raise InputError(
-            f"a graph must have nodes of one kind, a torch_geometric Data; got a "
-            f"{type(data).__name__}{how if several else ''}"
+            f"a graph must have nodes of one kind, a torch_geometric Data; got a {got}"
         )
     if data.edge_index is None and data.get("adj_t") is not None:
         raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
@@ -160,15 +159,12 @@ def checked_labels(y: object, num_nodes: int, class_names: list[str] | None) -> 
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if y.shape != (num_nodes,):
-        several = y.ndim == 2 and len(y) == num_nodes
-        hint = " (of several labels take one at a time, y = y[:, 0]; one-hot ones are y.argmax(1))"
-        got = f"got shape {tuple(y.shape)}{hint if several else ''}"
+        how = " (take labels one at a time, y[:, 0]; one-hot ones are y.argmax(1))" * (y.ndim == 2)
+        got = f"got shape {tuple(y.shape)}{how}"
         raise InputError(f"y must have one label per node ({num_nodes}); {got}")
     if y.dtype not in INTEGERS:
-        raise InputError(
-            f"y must hold integer classes (-1 for unlabelled); got {y.dtype} (of classes "
-            "take y.long(); a number to predict must be cut into classes, as pandas.qcut does)"
-        )
+        how = "y.long() of classes; a number is cut into classes, as pandas.qcut does"
+        raise InputError(f"y must hold integer classes (-1 for unlabelled); got {y.dtype} ({how})")
     y = y.detach().cpu().to(torch.int64)
     low, high = int(y.min()), int(y.max())
     _need(low >= -1, f"y must be -1 (unlabelled) or a class from 0; got {low}")

@@ -44,7 +44,7 @@ CORA = Path(__file__).with_name("cora.npz")
 
 
 class DatasetInfo(NamedTuple):
-    """One row of the table of names; ``edges`` counts each undirected edge once."""
+    """What is known of a name; ``edges`` counts each undirected edge once."""
 
     name: str
     kind: str
@@ -173,19 +173,16 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
     path, _, given = source.partition(":")
     name = path.removeprefix(PYG)
     if not path.startswith(PYG) or "." in name:
-        raise InputError(
-            f"{path!r} is no data set of PyG; other code is not run by its name. Give {PYG}NAME."
-        )
+        got = f"{path!r} is no data set of PyG; other code is not run by its name"
+        raise InputError(f"{got}. Give {PYG}NAME.")
     if name not in pyg.__all__:
         raise InputError(f"PyG has no data set {name!r}{did_you_mean(name, pyg.__all__)}.")
     arguments: dict[str, Any] = {}  # PyG says which ones it takes
     for item in filter(None, given.split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or key in NOT_SETTABLE:
-            raise InputError(
-                f"Settings of {path} have {item!r}. Write KEY=VALUE,KEY=VALUE, none of them "
-                f"{', '.join(NOT_SETTABLE)}."
-            )
+            how = f"Write KEY=VALUE,KEY=VALUE, none of them {', '.join(NOT_SETTABLE)}"
+            raise InputError(f"Settings of {path} have {item!r}. {how}.")
         words = {"true": True, "false": False}
         arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
     build: Any = getattr(pyg, name)
@@ -287,7 +284,7 @@ def synthetic_graph(
     pairs_across = num_nodes * (num_nodes - 1) // 2 - pairs_within
     if 2 * within > pairs_within or 2 * across > pairs_across:  # or many draws are duplicates
         raise InputError(
-            f"average_degree must use at most half of the pairs within and across the classes "
+            "average_degree must use at most half of the pairs within and across the classes "
             f"({pairs_within}, {pairs_across}); got {within} and {across} edges"
         )
     generator = torch.Generator().manual_seed(at_least("seed", seed, 0))

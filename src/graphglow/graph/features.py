@@ -10,6 +10,7 @@ days since 1970), ``{"name", "categories"}``, or ``{"name", "words", "idf"}``.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from numbers import Real
@@ -52,7 +53,7 @@ def encode_columns(
     Shapes:
         N rows -> x [N, D]; D is 0 without any column
     """
-    described = [_describe(frame[name], what, name in categories) for name in frame.columns]
+    described = (_describe(frame[name], what, name in categories) for name in frame.columns)
     columns = [facts for facts in described if facts is not None]
     if not any(width(facts) for facts in columns):
         return torch.empty(len(frame), 0), []
@@ -89,10 +90,10 @@ def encode_alike(frame: pd.DataFrame, columns: Sequence[Mapping[str, Any]], what
             parts.append(weights.transform(_filled(frame[name])).toarray().astype(np.float32))
         else:
             values = numbers_of(frame[name], what, is_date=facts.get("date", False))
-            with np.errstate(over="ignore"):  # infinity, which is refused
+            with np.errstate(over="ignore"):  # infinity, which the check refuses
                 scaled = (values - facts["mean"]) / (facts["scale"] or np.inf)
-            _refuse(np.abs(scaled) > LARGEST, frame[name], what, "a number that is too large")
-            parts.append(np.nan_to_num(scaled).astype(np.float32)[:, None])
+                scaled = np.where(np.isnan(scaled), 0, scaled).astype(np.float32)
+            parts.append(scaled[:, None])
     return torch.from_numpy(np.concatenate(parts, axis=1))
 
 
@@ -117,37 +118,24 @@ def _describe(column: pd.Series, what: str, is_category: bool) -> dict[str, Any]
         is_date = not is_number and 2 * _parse(text, True)[1].sum() <= len(present)
         different = 0 if is_number or is_date else present.nunique()
         if different > MAX_CATEGORIES or FEW_CATEGORIES < different > len(present) / 2:
-            if present.str.split().str.len().mean() >= FEWEST_WORDS:
-                return _words_of(present, name)
-            warn(
-                f"column {name!r} of {what} is left out: {different} different texts in "
-                f"{len(present)} filled cells are names or comments, not categories (dates are "
-                "written 2024-01-31)"
+            reason = (
+                f"{different} different texts in {len(present)} filled cells are names or "
+                "comments, not categories (dates are written 2024-01-31)"
             )
+            if present.str.split().str.len().mean() >= FEWEST_WORDS:
+                weights, reason = _vectorizer(None), "its texts have no word in common"
+                with suppress(ValueError):  # no word is in two cells
+                    words = list(map(str, weights.fit(present).get_feature_names_out()))
+                    return {"name": name, "words": words, "idf": weights.idf_.tolist()}
+            warn(f"column {name!r} of {what} is left out: {reason}")
             return None
     if not (is_date or is_number):
         return {"name": name, "categories": sorted(set(_filled(column)) - {""})}
     values = numbers_of(column, what, is_date=is_date)
-    known = values[~np.isnan(values)]
-    constant = len(known) == 0 or known.min() == known.max()
-    facts = {
-        "name": name,
-        "mean": float(known.mean()) if len(known) else 0.0,
-        "scale": 0.0 if constant else float(known.std()),
-    }
+    known = values[~np.isnan(values)] if not np.isnan(values).all() else np.zeros(1)
+    scale = 0.0 if known.min() == known.max() else float(known.std())
+    facts = {"name": name, "mean": float(known.mean()), "scale": scale}
     return facts | ({"date": True} if is_date else {})
-
-
-def _words_of(text: pd.Series, name: str) -> dict[str, Any] | None:
-    """Choose the words that stand for a column of text; None if no two cells share one."""
-    weights = _vectorizer(None)
-    try:
-        weights.fit(text)
-    except ValueError:  # no word is in two cells
-        warn(f"column {name!r} is left out: its texts have no word in common")
-        return None
-    words = [str(word) for word in weights.get_feature_names_out()]
-    return {"name": name, "words": words, "idf": weights.idf_.tolist()}
 
 
 def _vectorizer(words: Sequence[str] | None) -> Any:

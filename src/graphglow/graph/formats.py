@@ -87,16 +87,14 @@ def read_npz(path: Path) -> Data:
         return graph_from_fields(arrays, str(path))
     other = ("adj_", "attr_", "labels")
     fields: dict[str, Any] = {n: arrays[n] for n in arrays if not n.startswith(other)}
-    adjacency = _csr(arrays, "adj", path)
-    fields["edge_index"], fields["edge_weight"] = _edges_of(adjacency)
-    fields["y"] = arrays.get("labels")
-    if "attr_matrix" in arrays:
-        fields["x"] = arrays["attr_matrix"]
-    elif any(name.startswith("attr_") for name in arrays):
-        fields["x"] = _csr(arrays, "attr", path).astype(np.float32).toarray()
-    else:
+    adjacency, x = _csr(arrays, "adj", path), arrays.get("attr_matrix")
+    if x is None and any(name.startswith("attr_") for name in arrays):
+        x = _csr(arrays, "attr", path).astype(np.float32).toarray()
+    elif x is None:
         warn(f"{path} holds no attributes: each node is a feature of its own")
-        fields["x"] = np.eye(adjacency.shape[0], dtype=np.float32)
+        x = np.eye(adjacency.shape[0], dtype=np.float32)
+    edges, weight = _edges_of(adjacency)
+    fields |= {"x": x, "y": arrays.get("labels"), "edge_index": edges, "edge_weight": weight}
     return graph_from_fields(fields, str(path))
 
 
@@ -104,7 +102,7 @@ def _csr(arrays: Mapping[str, np.ndarray], name: str, path: Path) -> sp.csr_arra
     parts = [f"{name}_{part}" for part in ("data", "indices", "indptr", "shape")]
     with one_sentence(f"{path} has no CSR matrix of numbers in {', '.join(parts)}"):
         *values, shape = (arrays[part] for part in parts)
-        matrix = sp.csr_array(tuple(values), shape=tuple(int(size) for size in shape))
+        matrix = sp.csr_array(tuple(values), shape=tuple(shape.tolist()))
         matrix.check_format(full_check=True)  # or its indices point anywhere
         if matrix.dtype.kind not in "biuf" or (name == "adj" and shape[0] != shape[1]):
             raise ValueError(f"{name} of type {matrix.dtype} and shape {matrix.shape}")
@@ -159,9 +157,8 @@ def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
         elif value is not None:
             data[name] = _tensor(value, f"{name} of {what}")
     for name in SPLITS:
-        value = fields.get(name, fields.get(f"{name}_mask"))
+        value, where = fields.get(name, fields.get(f"{name}_mask")), f"{name} of {what}"
         if value is not None:
-            where = f"{name} of {what}"
             index = _tensor(value, where)
             if index.is_floating_point() or index.is_complex():  # NumPy does not know all of them
                 raise InputError(f"{where} must hold node indices or booleans; got {index.dtype}")
@@ -254,8 +251,7 @@ def from_networkx(graph: Any, name: str, columns: Columns | None = None, **setti
 def _edge_frame(graph: Any, weight: str) -> pd.DataFrame:
     """Edges with their values, in both directions if the graph is undirected."""
     edges = list(graph.edges(data=True))
-    columns = {"source": [str(u) for u, _, _ in edges], "target": [str(v) for _, v, _ in edges]}
-    frame = pd.DataFrame(columns, dtype=object)
+    frame = pd.DataFrame([(str(u), str(v)) for u, v, _ in edges], columns=["source", "target"])
     for key in (weight, *EDGE_VALUES[1:]):
         values = pd.Series([attributes.get(key) for *_, attributes in edges], dtype=object)
         if values.notna().any():
@@ -274,10 +270,8 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
     """
     shape, kind = adjacency.shape, adjacency.dtype
     if len(shape) != 2 or shape[0] != shape[1] or kind.kind not in "biuf":
-        raise InputError(
-            f"An adjacency matrix of shape {shape} and type {kind} is no graph. Give a square one "
-            "of numbers."
-        )
+        got = f"An adjacency matrix of shape {shape} and type {kind}"
+        raise InputError(f"{got} is no graph. Give a square one of numbers.")
     if isinstance(x, pd.DataFrame):
         x, _ = encode_columns(x.set_axis(x.columns.map(str), axis=1), "the DataFrame")
     elif x is not None and not isinstance(x, Tensor):
@@ -296,8 +290,7 @@ def from_dgl(graph: Any) -> Data:
     """Turn a DGL graph of one kind of node and edge into a ``Data``, not yet checked."""
     if not getattr(graph, "is_homogeneous", True):
         raise InputError(
-            "A DGL graph of several kinds of nodes or edges cannot be read. Make it one kind: "
-            "dgl.to_homogeneous(graph)."
+            "A DGL graph has several kinds. Make it one kind: dgl.to_homogeneous(graph)."
         )
     data = Data(edge_index=torch.stack(graph.edges()).long(), num_nodes=int(graph.num_nodes()))
     for name, theirs in DGL_NAMES.items():

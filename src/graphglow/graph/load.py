@@ -28,13 +28,7 @@ from graphglow.graph.check import (
 from graphglow.graph.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graph.features import warn_of_leaks
 from graphglow.graph.graph import graph_of
-from graphglow.graph.tables import (
-    SUFFIXES,
-    Columns,
-    pairs_of_paths,
-    read_tables,
-    tables_at,
-)
+from graphglow.graph.tables import SUFFIXES, Columns, pairs_of_paths, read_tables, tables_at
 from graphglow.graph.write import own_classes
 from graphglow.linalg.rows import entries
 from graphglow.storage import existing_file
@@ -108,8 +102,8 @@ def load_graph(
     if (tables := _tables_of(source)) is not None:
         data, path = read_tables(*tables, **settings), tables[0]
         if by_name:
-            name = path.resolve().name if path.is_dir() else path.name.removesuffix(".gz")
-            name = name if path.is_dir() else Path(name).stem
+            name = path.resolve().name
+            name = name if path.is_dir() else Path(name.removesuffix(".gz")).stem
     else:
         if by_name:
             data, name = _read_name_or_path(source, data_folder(data_root), split_seed)
@@ -147,7 +141,7 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
     y = data.get("y")
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
-    data.y = y.flatten() if y.ndim > 1 else y
+    data.y = y.flatten()
     if split:
         check_masks(data)
         if bool((y >= 0).any()) and not any(name in data for name in MASKS):

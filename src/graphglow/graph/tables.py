@@ -56,19 +56,17 @@ Columns = Mapping[str, str | Sequence[str]]
 def roles_of(columns: Columns | None) -> tuple[dict[str, str], Sequence[str], Sequence[str]]:
     """What the user says of columns: role -> name, names not to read, and those of categories."""
     if not isinstance(columns, Mapping | None):
-        raise InputError(
-            f"columns is {columns!r:.60}. Map roles to names, as "
-            '{"id": "person", "leave_out": ["phone"]}.'
-        )
+        example = '{"id": "person", "leave_out": ["phone"]}'
+        raise InputError(f"columns is {columns!r:.60}. Map roles to names, as {example}.")
     chosen: dict[str, Any] = dict(columns or {})
     lists = [chosen.pop(role, ()) for role in ("leave_out", "category")]
     leave_out, category = ([names] if isinstance(names, str) else names for names in lists)
     for role, name in chosen.items():
         if role not in NAMES or not isinstance(name, str):
-            raise InputError(
-                f"columns has {role!r}: {name!r}. Name one column for some of "
-                f"{', '.join(NAMES)}, or any number for leave_out and category."
+            how = (
+                f"Name one column for some of {', '.join(NAMES)}, or any for leave_out and category"
             )
+            raise InputError(f"columns has {role!r}: {name!r}. {how}.")
     return chosen, leave_out, category
 
 
@@ -242,10 +240,8 @@ def find_column(role: str, table: Table, chosen: Mapping[str, str]) -> str | Non
     if role == "id":  # "node" may be a feature beside "id"
         found = sorted(found, key=lambda name: NAMES["id"].index(name.lower()))[:1]
     if len(found) > 1:
-        raise InputError(
-            f"{table.what} has {' and '.join(found)}, which may both be the {role}. Say which: "
-            f"--columns {role}={found[0]}."
-        )
+        got = f"{table.what} has {' and '.join(found)}, which may both be the {role}"
+        raise InputError(f"{got}. Say which: --columns {role}={found[0]}.")
     near = did_you_mean(role, table.columns, 0.8)
     if near and not found and role in ("split", "weight"):
         warn(f"{table.what} has no {role} column{near}; call it {role} if it is meant so")
@@ -378,9 +374,8 @@ def _ends_as_nodes(edges: Table, chosen: Mapping[str, str], *, need_labels: bool
     """The nodes of a graph of which only edges are known: every end, in order."""
     if need_labels:
         raise InputError(
-            f"{edges.what} has edges alone, and no labels to learn from. audit and refine read it "
-            "as it is; with a table of nodes that has an id and a label, give --target "
-            "NODES.csv+EDGES.csv."
+            f"{edges.what} has edges alone, and no labels to learn from. Give --target "
+            "NODES.csv+EDGES.csv (audit and refine read edges alone)."
         )
     ends = [need_column(role, edges, chosen) for role in ("source", "target")]
     frame = edges.read(ends, ends)
@@ -503,10 +498,8 @@ def read_new_nodes(
             known = {id_column, *(find_column(role, table, chosen) for role in ("label", "split"))}
             plain = [name for name in table.columns if name not in known]
             if len(plain) != num_features:
-                raise InputError(
-                    f"{table.what} has {len(plain)} columns beside the id. Give the {num_features} "
-                    "features of training, in order."
-                )
+                got = f"{table.what} has {len(plain)} columns beside the id"
+                raise InputError(f"{got}. Give the {num_features} features of training, in order.")
             stored = {"columns": [{"name": name, "mean": 0.0, "scale": 1.0} for name in plain]}
         encoded: list[dict[str, Any]] = stored["columns"]
         for name in (facts["name"] for facts in encoded):
@@ -528,8 +521,6 @@ def read_new_nodes(
     among_old = (pairs < len(old)).all(0).nonzero()[:, 0]
     if len(among_old):
         u, v = (everyone[int(end)] for end in pairs[:, among_old[0]])
-        raise InputError(
-            f"{joined.what} joins {u!r} and {v!r}, which are both old nodes. Keep the edges with "
-            "a new end."
-        )
+        got = f"{joined.what} joins {u!r} and {v!r}, which are both old nodes"
+        raise InputError(f"{got}. Keep the edges with a new end.")
     return Data(x, pairs, edge_weight=weight, node_id=own)

@@ -30,12 +30,11 @@ def write_graph(data: Data, path: str | Path) -> None:
     ``.csv`` and ``.parquet`` hold the edges, in the user's own node ids (:func:`edge_frame`).
     """
     path = Path(path).expanduser()
-    writer = WRITERS.get(path.suffix.lower())
-    if writer is None:
+    if path.suffix.lower() not in WRITERS:
         raise InputError(f"a graph file must be one of {', '.join(WRITERS)}; got {path}")
     _check_is_graph(data)
     with atomic_path(path) as temporary:
-        writer(data, temporary)
+        WRITERS[path.suffix.lower()](data, temporary)
 
 
 def _check_is_graph(data: object) -> None:
@@ -74,24 +73,17 @@ def prediction_frame(data: Data, probabilities: Tensor) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def prediction_file(path: str | Path, what: str = "a predictions file") -> Path:
-    """Return ``path`` if a table, ``what`` in errors, can be written in the format it names."""
-    path = Path(path).expanduser()
-    if path.suffix.lower() not in TABLES:
-        raise InputError(f"{what} must be {' or '.join(TABLES)}; got {path}")
-    if path.suffix.lower() == ".parquet":
-        require_pyarrow()
-    return path
-
-
 def write_table(frame: pd.DataFrame, path: str | Path, what: str) -> None:
-    """Write a table as ``.csv`` or ``.parquet``, whole or not at all."""
-    path = prediction_file(path, what)
+    """Write a table, ``what`` in errors, as ``.csv`` or ``.parquet``, whole or not at all."""
+    path = Path(path).expanduser()
+    suffix = path.suffix.lower()
+    if suffix not in TABLES:
+        raise InputError(f"{what} must be {' or '.join(TABLES)}; got {path}")
+    if suffix == ".parquet":
+        require_pyarrow()
     with atomic_path(path) as temporary:
-        if path.suffix.lower() == ".csv":
-            frame.to_csv(temporary, index=False)
-        else:
-            frame.to_parquet(temporary, index=False)
+        write = frame.to_csv if suffix == ".csv" else frame.to_parquet
+        write(temporary, index=False)
 
 
 def split_names(data: Data) -> list[str] | None:
@@ -112,11 +104,11 @@ def own_ids(data: Data, num_nodes: int) -> list[Any]:
 
 def own_classes(data: Data, count: int) -> list[Any]:
     """The classes by their own names, as numbers where every name is one."""
-    names = data.get("class_names")
-    if names is None or len(names) < count:
+    given = data.get("class_names")
+    if given is None or len(given) < count:
         return list(range(count))
-    plain = [str(name) for name in names]
-    return [int(n) for n in plain] if all(re.fullmatch(NUMBER, n) for n in plain) else plain
+    names = [str(name) for name in given]
+    return [int(n) for n in names] if all(re.fullmatch(NUMBER, n) for n in names) else names
 
 
 def class_names(data: Data, count: int) -> list[str]:
@@ -202,18 +194,16 @@ def to_networkx(data: Data) -> Any:
     edges = edges.drop_duplicates(["u", "v"])
     back = edges.rename(columns={"u": "v", "v": "u"})[edges.columns].sort_values(["u", "v"])
     both_ways = np.array_equal(edges.to_numpy(), back.to_numpy())
-    attributes: dict[str, list[Any]] = {}
-    if (split := split_names(data)) is not None:
-        attributes["split"] = [name or None for name in split]
+    graph = nx.Graph() if both_ways else nx.DiGraph()
+    graph.add_nodes_from(ids)
+    for node, name in zip(ids, split_names(data) or (), strict=False):
+        graph.nodes[node].update({"split": name} if name else {})
     if data.get("y") is not None:
         names = own_classes(data, int(data.y.max()) + 1)
-        attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
+        for node, label in zip(ids, data.y.tolist(), strict=True):
+            graph.nodes[node].update({"y": names[label]} if label >= 0 else {})
     if data.get("x") is not None:
-        attributes["x"] = data.x.tolist()
-    graph = nx.Graph() if both_ways else nx.DiGraph()
-    for place, node in enumerate(ids):
-        given = {key: values[place] for key, values in attributes.items()}
-        graph.add_node(node, **{key: value for key, value in given.items() if value is not None})
+        nx.set_node_attributes(graph, dict(zip(ids, data.x.tolist(), strict=True)), "x")
     kept = edges[edges.u <= edges.v] if both_ways else edges
     values = kept.drop(columns=["u", "v"]).astype(object).to_dict("records")
     graph.add_edges_from(
