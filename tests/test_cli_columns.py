@@ -44,7 +44,7 @@ def test_every_command_that_reads_tables_takes_them(run, words):
     assert "people" in (facts.get("target"), *facts.get("sources", ()))
     err = run(*words, "--overwrite").refuses()
     assert "people.csv has no id column" in err
-    assert 'Say which: --columns id=NAME (in Python columns={"id": "NAME"})' in err
+    assert 'Say which: --columns id=NAME (in Python load_graph(.., columns={"id": "NAME"}))' in err
 
 
 @pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])

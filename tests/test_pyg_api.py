@@ -177,7 +177,7 @@ def test_in_a_composition_and_in_words():
     assert refined.is_undirected()
     assert refined.train_mask.sum() == 18
     assert repr(RefineStructure(top_k=8)) == (
-        "RefineStructure(learner='universal', mode='replace', top_k=8)"
+        "RefineStructure(learner='universal', mode='auto', top_k=8)"
     )
     assert "StructureLearner" in repr(compose)
 

@@ -109,7 +109,7 @@ def test_a_graph_without_an_edge_left_is_not_better(wine, refined):
         "cannot tell: no edges are left, as none is above chance and reaches min_probability 1"
     )
     assert torch.equal(none.class_probability, refined.class_probability)
-    assert "whichever edges are kept" in refined.verdict
+    assert "predictions are right for" in refined.verdict
 
 
 def test_refined_edges_are_not_those_that_were_made(wine, refined):
@@ -154,7 +154,7 @@ def test_edges_of_the_input_are_counted_once():
 def test_the_verdict_says_by_what_it_is_better(refined, wine):
     assert re.match(
         r"better: 9\S+% of \d+ labelled edges join one class, against .*\n"
-        r"\S+ of 4\d validation nodes right \(whichever edges are kept\), against ",
+        r"predictions are right for \S+ of 4\d validation nodes, over the input for ",
         refined.verdict,
     )
     blank = wine.clone()

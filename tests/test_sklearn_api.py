@@ -210,7 +210,7 @@ def test_verbs_before_fit_and_bad_nodes_are_refused(fitted):
         ([0, 1, 2], [0, -1, 0], "at least two classes .-1 means unknown.; got 1 class"),
         ([0, 1, 2], [0.5, 1.5, 0.1], "Unknown label type"),
         ([0, 1, 2], [0.0, np.nan, 1.0], "NaN"),
-        ([0, 1, 2], ["a", None, "b"], "all text or all numbers .-1: unknown.; got"),
+        ([0, 1, 2], np.array(["a", 3, "b"], object), "all text or all numbers .-1: unknown.; got"),
         ([0, 0, 1], ["a", "b", "a"], "a node must have one label"),
         ([0, 40, 1], ["a", "b", "a"], r"index in \[0, 39\]"),
     ],

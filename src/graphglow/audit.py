@@ -91,13 +91,15 @@ class Audit:
         """The audit in a few words: the doubtful edges, missing pairs, the share of false edges."""
         count, doubtful = self.edges.shape[1], int((self.probability_real < 0.5).sum())
         likely = int((self.findings.pair_log_odds > 0).sum())
-        share = f"What share of all edges is false cannot be told here: {self.false_share}."
+        low, high = round(100 * self.false_share.low), round(100 * self.false_share.high)
+        share = f"The share of false edges cannot be told here: it may be {low} to {high} %."
         if self.false_share.is_known:
             share = f"About {self.false_share} of all edges look false."
+        pairs = f"Pairs that look like missing edges: {likely:,}. "
         made = " These edges join nearest neighbours; they were made, not given."
         return (
-            f"Edges that are more likely false than real: {doubtful:,} of {count:,}. Pairs that "
-            f"look like missing edges: {likely:,}. {share}"
+            f"Edges that are more likely false than real: {doubtful:,} of {count:,}. "
+            f"{pairs if len(self.findings.pair_log_odds) else ''}{share}"
             f"{made if edges_were_made(self.data) else ''}"
         )
 
@@ -258,6 +260,12 @@ class Audit:
             filled = mean.expand(2 * new.shape[1], *weight.shape[1:])
             repaired.edge_weight = torch.cat([weight, filled])
         return repaired
+
+    def write(self, path: str | Path) -> None:
+        """Write a page with pictures of the worst suspects and the best missing pairs (.html)."""
+        from graphglow.report.explanations import write_audit
+
+        write_audit(self, Path(path))
 
     def explain(self, source: Any, target: Any) -> Explanation:
         """Say what speaks for and against an edge between two nodes, called by your own ids."""

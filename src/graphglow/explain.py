@@ -25,7 +25,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.pair_features import MEANINGS, logit
 from graphglow.evidence.predictor import CHANNEL_NAMES, CHANNELS, folds, vote_inputs
 from graphglow.evidence.refined import RefinedGraph, with_pairs
-from graphglow.graph import as_graph
+from graphglow.graph.load import as_given
 from graphglow.graph.write import class_names, node_place, node_places, own_ids, write_table
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.predict import run_frozen
@@ -251,7 +251,7 @@ def explain_pair(
     from graphglow.audit import audit  # which imports this
 
     found = evidence_learner(learner, seed=seed)
-    data = as_graph(data, need_labels=False)
+    data = as_given(data)
     places = pair_places(data, u, v)  # what is wrong is said before the graph is refined
     try:
         edge = audit(data, missing=False, device=device).explained([places])[0]

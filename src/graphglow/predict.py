@@ -25,9 +25,8 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.graph import as_graph
 from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
-from graphglow.graph.load import without_drawn_split
+from graphglow.graph.load import as_given
 from graphglow.graph.tables import Columns, read_new_nodes
 from graphglow.graph.write import (
     class_names,
@@ -205,7 +204,7 @@ class Prediction:
         """Return the probability of a class from which it is to be predicted.
 
         With ``precision`` the lowest that has it, with ``recall`` the highest, by leave-one-out on
-        the labelled nodes.
+        the labelled nodes, and half way to the next lower one of these.
         """
         wanted = [share for share in (precision, recall) if share is not None]
         if len(wanted) != 1:
@@ -222,7 +221,11 @@ class Prediction:
                 f"No threshold has a {'precision' if recall is None else 'recall'} of {wanted[0]} "
                 f"on class {label}; the best has {float(share.nan_to_num().max()):.2f}."
             )
-        return float(chance[enough[-1 if recall is None else 0]])
+        last = int(enough[-1 if recall is None else 0])
+        last = int((right == right[last]).nonzero()[0, 0])  # no lower than the last that is right
+        below = chance[last + 1 :]
+        below = below[below < chance[last]]
+        return float((chance[last] + below[0]) / 2 if len(below) else chance[last])
 
     def predict_new(self, x: Any = None, edges: Any = None, *, edge_weight: Any = None) -> Tensor:
         """Predict M nodes that were not in the graph, in milliseconds: [M, C].
@@ -425,10 +428,7 @@ def run_frozen(
 
 def _graph(source: Any) -> Data:
     """Load a graph and check its labels; all labels of a file without a split are used."""
-    if isinstance(source, Data):
-        data = as_graph(source, need_labels=False, split=any(name in source for name in MASKS))
-    else:
-        data = without_drawn_split(as_graph(source, need_labels=False, split=False))
+    data = as_given(source)
     if data.get("y") is None:
         raise InputError(
             "predict needs labels, and this graph has no y. Put the known classes of some nodes in "
@@ -468,6 +468,6 @@ def given_labels(data: Data, labels: str) -> Tensor:
         raise InputError(
             f"predict needs given labels of two classes or more, but {got}. Known classes are in y "
             "of a Data (-1: unknown), or in a label column, which may have another name: "
-            '--columns label=NAME (in Python columns={"label": "NAME"}).'
+            '--columns label=NAME (in Python load_graph(.., columns={"label": "NAME"})).'
         )
     return given

@@ -21,7 +21,7 @@ from graphglow.result import strongest_messages
 from graphglow.settings import PaperConfig
 from graphglow.transfer import transfer
 
-Mode = Literal["replace", "augment"]
+Mode = Literal["auto", "replace", "augment"]
 
 
 class RefineStructure(BaseTransform):  # type: ignore[misc]
@@ -43,8 +43,10 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     Args:
         learner: What :func:`graphglow.load_learner` takes.
-        mode: ``"replace"``: the refined graph (under the paper's learner, each node's ``top_k``
-            strongest incoming edges of the mixture of input and learned graph). ``"augment"``: the
+        mode: ``"auto"``: what leave-one-out chooses in :func:`graphglow.refine` (under the paper's
+            learner, replace). ``"replace"``: the refined graph (under the paper's learner, each
+            node's ``top_k`` strongest incoming edges of the mixture of input and learned graph).
+            ``"augment"``: the
             input edges, then those of the refined graph where the input has none; these have the
             share ``1 - config.input_weight`` of the whole weight, as in the paper's mixture, or
             half of it.
@@ -60,7 +62,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
     def __init__(
         self,
         learner: LearnerName = UNIVERSAL,
-        mode: Mode = "replace",
+        mode: Mode = "auto",
         top_k: int | None = None,
         config: PaperConfig | None = None,
         *,
@@ -109,7 +111,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         known = copy.copy(data)
         if not self.use_labels or not _has_labels(data, MASKS[:1]):
             known.pop("y", None)
-        refined = refine(known.cpu(), self.learner, edges="replace", top_k=self.top_k)
+        edges: Any = "auto" if self.mode == "auto" else "replace"
+        refined = refine(known.cpu(), self.learner, edges=edges, top_k=self.top_k)
         new = ~refined.edge_in_input if augment else slice(None)
         return refined.edge_index[:, new], refined.edge_weight[new]
 

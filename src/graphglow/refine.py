@@ -16,9 +16,9 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError, at_least, number, one_of, warn
 from graphglow.evidence.channels import ridge_channel, spread_channel
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.graph import as_graph
 from graphglow.graph.check import edges_were_made, without_edges
 from graphglow.graph.graph import normalised_adjacency, undirected_edges
+from graphglow.graph.load import as_given
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.linalg.rows import times, unit_
 from graphglow.predict import run_frozen
@@ -136,7 +136,7 @@ def refine(
     if top_k is not None:
         at_least("top_k", top_k, 1)
     frozen = evidence_learner(learner, seed=seed)
-    data = as_graph(data, need_labels=False)
+    data = as_given(data)
     graph, order = run_frozen(frozen, data, seed=seed, device=device, workers=workers, ray=ray)
     kept, chosen = choose_edges(graph, edges, top_k, min_probability)
     refined = RefinedData(**without_edges(data.clone()).to_dict())
@@ -229,16 +229,14 @@ def _verdict(
         return f"{NO_EDGES}, as none is above chance{limit}"
     if edges.shape[1] == 2 * input_edges(data) and bool(refined.edge_in_input.all()):
         return "no change: every edge is as it was"
-    nodes = (mask & (y >= 0)).nonzero()[:, 0] if mask is not None and y is not None else []
+    nodes = [] if y is None else (y >= 0 if mask is None else mask & (y >= 0)).nonzero()[:, 0]
     accuracies = None
     if graph.probabilities is not None and len(graph.graph.low) and len(nodes):
         place, truth = order.argsort()[nodes], data.y[nodes]
         before = graph.graph.seen[graph.known.channels["aax"].probabilities.argmax(1)].cpu()
         after = graph.probabilities.argmax(1).cpu()
-        whose = (
-            f"{{}} of {len(nodes):,} validation nodes right (whichever edges are kept), against "
-            "{} over the input"
-        )
+        which = "labelled nodes by leave-one-out" if mask is None else "validation nodes"
+        whose = f"predictions are right for {{}} of {len(nodes):,} {which}, over the input for {{}}"
         accuracies = compare_accuracies(before[place] == truth, after[place] == truth, whose)
     labels = y is not None and bool((y >= 0).any())
     unknown = NO_PAIRS if labels else "no labels"

@@ -32,6 +32,10 @@ NEAREST = 10
 """Other rows that a row of a table is joined to."""
 
 
+UNKNOWN = (-1, "", None)
+"""Labels that mean that none is known."""
+
+
 class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classify rows of a table or nodes of a graph, with nothing trained.
 
@@ -54,8 +58,9 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf = GlowClassifier().fit("wine")
         clf.predict(), clf.predict_proba(), clf.score()
 
-    A label of -1 is unknown, as in ``sklearn.semi_supervised``. Without an argument the verbs
-    answer for all nodes of the graph, those with a label by leave-one-out.
+    A label of -1 is unknown, as in ``sklearn.semi_supervised``; so is a blank or None among text.
+    Without an argument the verbs answer for all nodes of the graph, those with a label by
+    leave-one-out.
 
     Args:
         learner: As for :func:`graphglow.predict`.
@@ -174,7 +179,7 @@ def _codes(y: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
         raise InputError("GlowClassifier requires y to be passed, but the target y is None")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
-    known = np.array([label != -1 for label in labels.tolist()], dtype=bool)
+    known = np.array([label not in UNKNOWN for label in labels.tolist()], dtype=bool)
     kinds = sorted({type(label).__name__ for label in labels[known].tolist()})
     if len(kinds) > 1:
         raise InputError(f"y must be all text or all numbers (-1: unknown); got {kinds}")

@@ -39,7 +39,7 @@ def test_a_share_that_cannot_be_told_is_said_to_be_unknown(damaged_audit):
     audit, _ = damaged_audit
     wide, narrow = (audit.false_share._replace(low=low, high=0.6) for low in (0.0, 0.4))
     found = replace(audit, findings=replace(audit.findings, false_share=wide)).verdict
-    assert found.endswith("edges is false cannot be told here: unknown (0 to 60 %).")
+    assert found.endswith("The share of false edges cannot be told here: it may be 0 to 60 %.")
     assert (wide.is_known, narrow.is_known) == (False, True)
 
 

@@ -279,8 +279,8 @@ def test_the_remedy_is_in_the_error(tmp_path):
         load_graph(folder(tmp_path, NODES.replace("50", "n/k"), None))
     assert str(caught.value) == (
         f"Column 'age' of {tmp_path / 'nodes.csv'} has text among numbers in row 3 ('n/k'). Clean "
-        'it, or leave the column out: --columns leave_out=age (in Python columns={"leave_out": '
-        "['age']})."
+        "it, or leave the column out: --columns leave_out=age (in Python "
+        "load_graph(.., columns={\"leave_out\": ['age']}))."
     )
 
 

@@ -189,7 +189,7 @@ def refine(
     if predictions is not None and predictions.absolute() == out.absolute():
         raise InputError(f"--predictions and --out are one file, {out}: name different ones")
     with spinner("loading the graph"):
-        data, split = reading.read(target, need_labels=False)
+        data, split = reading.read(target, need_labels=False, draw=False)
     began = time.perf_counter()
     with spinner("refining"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "worse|cannot tell|.*are left out", InputWarning)
@@ -267,7 +267,7 @@ def audit(
     duplicates = duplicates and new(duplicates, suffixes=TABLES)
     out = out and new(out, suffixes=PAGES)
     with spinner("loading the graph"):
-        data, split = reading.read(target, need_labels=False)
+        data, split = reading.read(target, need_labels=False, draw=False)
     began = time.perf_counter()
     with spinner("auditing"):
         found = audit_graph(data, auditor, top=top, **vars(working))
@@ -342,7 +342,7 @@ def explain(
         inputs, suffixes = (target, learner, reading.split_file), (*PAGES, ".csv", ".parquet")
         out = check_output(out, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
     with spinner("explaining"):
-        data, _ = reading.read(target, need_labels=False, draw=pair is not None)
+        data, _ = reading.read(target, need_labels=False, draw=False)
         if pair is not None:
             why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
         else:

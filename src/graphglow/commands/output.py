@@ -28,7 +28,7 @@ LABELS = {
     "predictions": "predictions in",
 }
 """Facts whose names do not say enough to people."""
-NUMBERS = ("weight_decay", "input_weight", "auroc", "average_precision")
+NUMBERS = ("weight_decay", "input_weight", "auroc", "average_precision", "log_loss")
 """Facts that are fractions, but not shown as percentages."""
 
 

@@ -182,8 +182,8 @@ def _refuse(bad: np.ndarray, column: pd.Series, what: str, problem: str) -> None
         raise InputError(
             f"Column {column.name!r} of {what} has {problem} in row {row + 1} "
             f"({text_of(column.iloc[[row]]).iloc[0][:40]!r}). Clean it, or leave the column out: "
-            f'--columns leave_out={column.name} (in Python columns={{"leave_out": '
-            f"[{str(column.name)!r}]}})."
+            f'--columns leave_out={column.name} (in Python load_graph(.., columns={{"leave_out": '
+            f"[{str(column.name)!r}]}}))."
         )
 
 
@@ -263,7 +263,7 @@ def warn_of_leaks(data: Data) -> None:
         warn(
             f"{what} {', '.join(leaks)} of {data.get('name') or 'the graph'} alone {say} the label "
             "of so many training nodes; what is not known before the label is left out: --columns "
-            'leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
+            'leave_out=NAME (in Python load_graph(.., columns={"leave_out": ["NAME"]}))'
         )
 
 

@@ -149,6 +149,13 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
     return data
 
 
+def as_given(source: Any) -> Data:
+    """Return a ``Data`` as it is, anything else loaded; where there is no split none is drawn."""
+    if isinstance(source, Data):
+        return as_graph(source, need_labels=False, split=any(name in source for name in MASKS))
+    return without_drawn_split(as_graph(source, need_labels=False, split=False))
+
+
 def warn_of_drawn_split(data: Data) -> None:
     """Warn that a split was drawn, if it was."""
     if str(data.get("split", "")).startswith("random") and bool(data.train_mask.any()):

@@ -253,7 +253,8 @@ def need_column(role: str, table: Table, chosen: Mapping[str, str]) -> str:
     if (name := find_column(role, table, chosen)) is not None:
         return name
     what = f"{role} column, called {', '.join(NAMES[role][:3])}"
-    how = f'Say which: --columns {role}=NAME (in Python columns={{"{role}": "NAME"}}).'
+    python = f'load_graph(.., columns={{"{role}": "NAME"}})'
+    how = f"Say which: --columns {role}=NAME (in Python {python})."
     raise InputError(f"{missing_column(what, table, NAMES[role])} {how}")
 
 
