@@ -404,3 +404,25 @@ def test_a_threshold_has_the_precision_or_recall_on_labelled_nodes():
         prediction.threshold(1)
     with pytest.raises(InputError, match="label must be one of 0, 1"):
         prediction.threshold("x", recall=0.5)
+
+
+def test_columns_that_speak_for_a_class_are_named(tmp_path):
+    draw = torch.Generator().manual_seed(0)
+    bad = torch.arange(80) % 2 == 1
+    frame = pd.DataFrame({"id": range(80), "label": ["bad" if b else "good" for b in bad]})
+    frame["debt"] = 3.0 * bad.numpy() + torch.randn(80, generator=draw).numpy()
+    frame["noise"] = torch.randn(80, generator=draw).numpy()
+    frame["job"] = ["cook" if b or i % 3 else "smith" for i, b in enumerate(bad)]
+    with pytest.warns(InputWarning, match="no edges of its own"):
+        prediction = graphglow.predict(frame)
+    found = prediction.columns("bad")
+    assert found.column[0] == "debt"
+    assert found.weight[0] > 0
+    assert set(found.column) == {"debt", "noise", "job=cook", "job=smith"}
+    weights = dict(zip(found.column, found.weight, strict=True))
+    assert weights["job=smith"] < 0 < weights["job=cook"]
+    prediction.save(tmp_path / "p.safetensors")
+    again = graphglow.Prediction.load(tmp_path / "p.safetensors").columns("bad")
+    pd.testing.assert_frame_equal(found, again, rtol=1e-4)
+    with pytest.raises(InputError, match="label must be one of bad, good"):
+        prediction.columns("x")

@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
+COUNT = """
+added = {frozenset(pair) for pair in false.T.tolist()}
+first = suspects[["source", "target"]].head(100).values.tolist()
+print("false:", sum(frozenset(pair) in added for pair in first))
+"""
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -17,7 +22,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_python_blocks_and_then_the_commands_run_in_one_folder(tmp_path: Path) -> None:
-    done = run(["-c", "\n".join(blocks("python"))], tmp_path)
+    done = run(["-c", "\n".join([*blocks("python"), COUNT])], tmp_path)
+    assert int(re.search(r"^false: (\d+)$", done, flags=re.MULTILINE)[1]) >= 95
     figures = [float(line) for line in done.splitlines() if re.fullmatch(r"[01]\.\d+", line)]
     predicted, given, refined, _ = figures
     assert refined > given + 0.03

@@ -26,6 +26,7 @@ from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.predictor import CHANNEL_NAMES
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph.check import MASKS, SPLITS, checked_labels, edges_were_made
+from graphglow.graph.features import column_names
 from graphglow.graph.load import as_given
 from graphglow.graph.tables import Columns, read_new_nodes
 from graphglow.graph.write import (
@@ -197,6 +198,25 @@ class Prediction:
             "linked": refined.pair_in_input[mine[best]].tolist(),
         }
         return pd.DataFrame(columns)
+
+    def columns(self, label: int | str) -> Any:
+        """List the features that speak for a class, the strongest first, as a DataFrame.
+
+        Columns: ``column`` and ``weight``, that of a ridge regression on the features alone, over
+        the mean of all classes. Features count in units of their deviation.
+        """
+        import pandas as pd
+
+        one_of("label", str(label), self.class_names)
+        graph, weight = self.refined.graph, self.refined.known.channels["x"].weight
+        place = (graph.seen == self.class_names.index(str(label))).nonzero()[:, 0]
+        if weight is None or graph.encoder is None or len(place) == 0:
+            raise InputError("columns() needs features, and a given label of the class.")
+        names: list[Any] = [*column_names(self.data)] or [*range(graph.encoder.width)]
+        over = (weight[1:, place[0]] - weight[1:].mean(1)).cpu()
+        order = over.abs().argsort(descending=True, stable=True)
+        listed = [names[i] for i in graph.encoder.kept.cpu()[order].tolist()]
+        return pd.DataFrame({"column": listed, "weight": over[order].numpy()})
 
     def threshold(
         self, label: int | str, *, precision: float | None = None, recall: float | None = None

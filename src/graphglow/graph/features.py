@@ -152,6 +152,17 @@ def width(facts: Mapping[str, Any]) -> int:
     return len(facts.get("categories", facts.get("words", (None,))))
 
 
+def column_names(data: Data) -> list[str]:
+    """Name each feature, as ``job=cook`` or ``about: guitar``; nothing without names."""
+    names = []
+    for facts in data.get("feature_columns", {}).get("columns", ()):
+        name = facts["name"]
+        names += [f"{name}={value}" for value in facts.get("categories", ())]
+        names += [f"{name}: {word}" for word in facts.get("words", ())]
+        names += [] if {"categories", "words"} & {*facts} else [name]
+    return names
+
+
 def numbers_of(column: pd.Series, what: str, *, is_date: bool = False) -> np.ndarray:
     """Read a column as finite numbers, or dates as days since 1970; NaN for blanks: [N]."""
     values, bad = _parse(column, is_date)
