@@ -27,8 +27,10 @@ from graphglow.errors import InputError, one_of
 from graphglow.lab.config import RunsConfig, read_settings
 
 NEXT = """
-next:   graphglow predict --target wine --out wine.csv
-        graphglow refine --target wine --out better.csv"""
+next, on tables of your own (of nodes: id, label, columns; of edges: source, target):
+        graphglow predict --target nodes.csv+edges.csv --out classes.csv
+        graphglow audit --target nodes.csv+edges.csv --out audit.html
+        graphglow refine --target nodes.csv+edges.csv --out better.csv"""
 SECONDS_BETWEEN_LINES = 10
 Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 Methods = Annotated[
