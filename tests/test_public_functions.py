@@ -2,6 +2,7 @@
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -154,3 +155,11 @@ def test_the_split_that_is_drawn_is_the_same_everywhere(labels):
     assert all(torch.equal(made[name], expected[name]) for name in MASKS)
     assert not any(name in graphglow.refine(given) for name in MASKS)  # which reads every label
     assert not any(name in data for name in MASKS)
+
+
+def test_every_label_of_a_table_without_a_split_is_read():
+    people = pd.DataFrame({"id": range(40), "label": ["a", "b"] * 20, "age": range(40)})
+    links = pd.DataFrame({"source": range(39), "target": range(1, 40)})
+    assert len(graphglow.audit((people, links)).graph.labelled) == 40
+    assert int(graphglow.predict((people, links)).labelled.sum()) == 40
+    assert "40 labelled nodes" in graphglow.refine((people, links), edges="replace").verdict

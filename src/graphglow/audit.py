@@ -30,9 +30,9 @@ from graphglow.explain import (
     pro_and_con,
     surroundings,
 )
-from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
+from graphglow.graph.load import as_given
 from graphglow.graph.write import class_names, own_ids
 from graphglow.predict import run_frozen
 from graphglow.pretrained import FOLDER, evidence_learner
@@ -183,7 +183,7 @@ class Audit:
         """Pairs of nodes that may be one thing under two names, the most alike first.
 
         Columns: ``first``, ``second``, ``name_similarity``, the cosine of the letters of their ids,
-        two and three at a time, and ``feature_similarity``, of their features.
+        two and three at a time, and ``feature_similarity``, of their features, 1 without any.
         """
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.neighbors import NearestNeighbors
@@ -200,7 +200,8 @@ class Audit:
                              torch.from_numpy(near).flatten()])  # fmt: skip
         low, high = torch.unique(pairs.sort(0).values, dim=1)
         names = np.asarray(letters[low.numpy()].multiply(letters[high.numpy()]).sum(1)).ravel()
-        x = self.data.x.float()
+        x = self.data.get("x")
+        x = torch.ones(len(ids), 1) if x is None else x.cpu().to_dense().float()
         columns = {
             "first": ids[low.numpy()],
             "second": ids[high.numpy()],
@@ -351,7 +352,7 @@ def audit(
     if top is not None:
         at_least("top", top, 0)
     if not isinstance(data, Data):
-        data = as_graph(data, need_labels=False, split=False)
+        data = as_given(data)
     seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place, map_blocks = where_to_compute(device, workers, ray)

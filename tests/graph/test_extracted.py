@@ -52,6 +52,10 @@ def test_duplicates_are_pairs_of_like_names(graphrag):
     found = graphglow.audit(graphrag, missing=False).duplicates
     assert set(found.loc[0, ["first", "second"]]) == {"Acme Corporation", "ACME Corp."}
     assert found.feature_similarity[0] > 0.5
+    pairs = pd.read_csv(graphrag / "relationships.csv")
+    with pytest.warns(InputWarning, match="no features"):
+        bare = graphglow.audit(pairs, missing=False).duplicates
+    assert (bare.feature_similarity == 1).all()
     with pytest.raises(InputError, match="ids must be text"):
         _ = graphglow.audit("wine", missing=False).duplicates
 

@@ -198,7 +198,7 @@ def refine(
             **vars(working),
         )  # fmt: skip
     seconds = time.perf_counter() - began
-    write_each((out, partial(write_graph, refined)), (predictions, refined.write_predictions))
+    write_each((predictions, refined.write_predictions), (out, partial(write_graph, refined)))
     edges_in, edges_out = input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {
