@@ -8,7 +8,7 @@ from small_audits import homophilous, quick_auditor
 from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor
-from graphglow.auditing.auditor import FACTS, ShareHead
+from graphglow.auditing.auditor import PLACES, ShareHead
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
 from graphglow.auditing.pretraining import (
     episode_evidence,
@@ -95,7 +95,7 @@ def test_the_share_and_its_interval_are_learned_from_facts():
     """All facts say the share, up to noise."""
     generator = torch.Generator().manual_seed(0)
     truth = 0.6 * torch.rand(900, generator=generator)
-    facts = truth[:, None] + 0.2 * torch.randn(900, FACTS, generator=generator)
+    facts = truth[:, None] + 0.2 * torch.randn(900, PLACES, generator=generator)
     families = [f"family {i % 7}" for i in range(900)]
     share, config = ShareHead(), AuditPretrainConfig(steps=200)
     check = fit_share(share, facts, truth, torch.ones(900), families, config)
