@@ -7,6 +7,8 @@ import torch
 from small_audits import homophilous, quick_auditor
 from torch_geometric.data import Data
 
+import graphglow
+from graphglow.audit import load_auditor
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import PLACES, ShareHead
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
@@ -77,6 +79,18 @@ def test_attacks_take_pairs_that_harm_a_gnn_more_than_others_do():
     pairs = attack(data, edges, 40, generator)
     assert bool((pairs[0] < pairs[1]).all())
     assert float((data.y[pairs[0]] != data.y[pairs[1]]).float().mean()) > 0.8
+
+
+def test_the_gate_tells_graphs_under_attack_from_those_with_random_edges():
+    data = graphglow.synthetic_graph(
+        num_nodes=400, num_classes=3, homophily=0.9, average_degree=8.0, seed=0
+    )
+    auditor, odds = load_auditor(), {}
+    for kind in ("random", "attack"):
+        made = damaged(data, torch.Generator().manual_seed(0), kinds=[kind], false_share=0.3)
+        facts = graphglow.audit(made.data, missing=False).findings.facts
+        odds[kind] = float(auditor.edges.attacked(facts))
+    assert odds["random"] < 0 < odds["attack"]
 
 
 def test_an_auditor_is_saved_and_read(tmp_path):

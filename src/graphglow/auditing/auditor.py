@@ -77,6 +77,10 @@ class AttackScorer(nn.Module):
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
         return f @ self.out + self.bias
 
+    def penalty(self) -> Tensor:
+        """A tenth of the squares: evidence counts itself here, and not a correction of it."""
+        return self.out.square().sum() / 10
+
 
 class PairScorer(nn.Module):
     """Log-odds from evidence f and the facts c of a graph.
@@ -113,6 +117,9 @@ class PairScorer(nn.Module):
         bayes = -torch.logsumexp(kinds + self.prior_bias + c @ self.prior - s, -1)
         answer: Tensor = bayes.lerp(self.attack(f, c), self.attacked(c).sigmoid())
         return answer
+
+    def penalty(self) -> Tensor:
+        return self.out.square().sum() + self.attack.penalty()
 
     def attacked(self, c: Tensor) -> Tensor:
         """Log-odds that a graph is under attack: [.., FACTS] -> [..]."""

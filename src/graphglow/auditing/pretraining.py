@@ -39,7 +39,7 @@ EDGES, PAIRS, FREE = 3072, 768, 1024
 """Kept of each episode: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
 RANDOM = "random"  # the source of random graphs
 FEWEST = 20  # edges of an episode
-NOISE = 0.6  # added to facts in training, in standard deviations
+NOISE = 0.3  # added to facts in training, in standard deviations
 FOLDS = 6  # of families, each left out once
 GATE, FEW_FALSE = 0.3, 0.05
 """Weight of the loss of the gate, and share of false edges below which it learns nothing."""
@@ -181,7 +181,7 @@ def fit_auditor(
     attacked = [i for i, one in enumerate(episodes) if one.kinds == ("attack",)]
     if attacked:
         edges = [(episodes[i].edges, episodes[i].real, episodes[i].context) for i in attacked]
-        _fit_scorer(auditor.attack, edges, weights[attacked], replace(config, ridge=0.0))
+        _fit_scorer(auditor.attack, edges, weights[attacked], config)
         auditor.edges.attack.load_state_dict(auditor.attack.state_dict())
     with torch.no_grad():
         facts = [
@@ -240,7 +240,7 @@ def _fit_scorer(
             cost = cost + GATE * F.binary_cross_entropy_with_logits(
                 gate, known.clamp_min(0), (known >= 0).float()
             )
-        return cost + config.ridge * scorer.out.square().sum()
+        return cost + config.ridge * scorer.penalty()
 
     fit_one_cycle(scorer, loss, config)
 
