@@ -39,6 +39,7 @@ METHOD_TITLES = {
     "paper": "paper's GraphGLOW",
     "bag-gcn": "bag of 5 GCNs",
     "bag-gpr": "bag of 5 GPR-GNNs",
+    "logistic": "logistic regression",
     "untrained": "untrained",
     "transfer": "transfer",
     "predict": "predict",
@@ -46,7 +47,8 @@ METHOD_TITLES = {
 """``predict`` is the frozen network, with nothing trained on the graph; ``untrained`` is the same
 with weights never trained; ``transfer`` trains a GNN over the input graph and the refined one."""
 BAGS = {"bag-gcn": "gcn", "bag-gpr": "gpr"}
-POOL = ("predict", "untrained", *BAGS)
+LOGISTIC = "logistic"  # on the features alone; a control of the demo, and no method of the suite
+POOL = ("predict", "untrained", LOGISTIC, *BAGS)
 """What has training and validation labels at work; scores of labelled nodes are leave-one-out or
 out-of-fold. The others split the labels."""
 RIVALS = ("gcn", "mlp", "linkx", "gpr", "h2gcn", "knn", "jaccard", "paper")
@@ -131,6 +133,8 @@ def run_method(
         frozen = evidence_learner(learner)
         frozen = frozen if method == "predict" else untrained_like(frozen, seed)
         scores = predict_pool(data, frozen, seed=seed, device=device)
+    elif method == LOGISTIC:
+        scores = logistic_regression(data)
     else:
         columns = with_columns(data, seed) if lacks_features(data) else data
         scores = _trained(method, columns, seed, device, learner)
@@ -182,6 +186,23 @@ def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
     for part, member in zip(parts, members, strict=True):
         probabilities[part] = member[part]
     return probabilities
+
+
+def logistic_regression(data: Data) -> Tensor:
+    """Return probabilities by the features alone: [N, C]; those of the pool are out of fold."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.preprocessing import MaxAbsScaler
+
+    pool, model = judged_nodes(LOGISTIC, data), LogisticRegression(max_iter=1000)
+    x, y = MaxAbsScaler().fit_transform(data.x.numpy()), data.y[pool].numpy()
+    p = model.fit(x[pool], y).predict_proba(x)
+    folds = min(MEMBERS, int(data.y[pool].unique(return_counts=True)[1].min()))
+    if folds > 1:
+        p[pool] = cross_val_predict(model, x[pool], y, cv=folds, method="predict_proba")
+    scores = torch.zeros(len(x), int(data.y.max()) + 1)
+    scores[:, torch.from_numpy(model.classes_)] = torch.from_numpy(p).float()
+    return scores
 
 
 def part_of(y: Tensor, among: Tensor, number: int, parts: int, seed: int) -> Tensor:
