@@ -1,10 +1,6 @@
 """The commands that run experiments: demo, compare and reproduce; and datasets, their graphs."""
 
-import math
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +9,6 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from graphglow.commands import flags
 from graphglow.commands.output import (
     check_output,
-    interactive,
     percent,
     print_json,
     print_note,
@@ -30,7 +25,6 @@ next, on tables of your own (of nodes: id, label, columns; of edges: source, tar
         graphglow predict --target nodes.csv+edges.csv --out classes.csv
         graphglow audit --target nodes.csv+edges.csv --out audit.html
         graphglow refine --target nodes.csv+edges.csv --out better.csv"""
-SECONDS_BETWEEN_LINES = 10
 Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 Methods = Annotated[
     tuple[str, ...] | None, arg(metavar="NAME ...", help_behavior_hint="(default: usual ones)")
@@ -243,7 +237,7 @@ def reproduce(
             tell(f"pre-trained first: {count} of {what} (each)")
         if dry_run:
             return None
-        with progress_lines() as move:
+        with progress_bar(in_logs=True) as move:
             if whole:
                 outcome = suite.run_suite(out, config, learners, root, *asked, progress=move)
             else:
@@ -268,21 +262,3 @@ def reproduce(
         made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)
         title = f"## {name}\n\n" if len(names) > 1 else ""
         print_text(f"{title}{made}")
-
-
-@contextmanager
-def progress_lines() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that moves a bar where somebody watches; in a log it writes lines."""
-    if interactive():
-        with progress_bar() as move:
-            yield move
-        return
-    last = -math.inf
-
-    def line(what: str, done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total:
-            print_note(f"{done:,} of {total:,}: {what}")
-            last = time.monotonic()
-
-    yield line

@@ -25,7 +25,7 @@ from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.neighbours import knn_edges
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
-from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
+from graphglow.settings import Device, GNNConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
 
 METHOD_TITLES = {
@@ -236,11 +236,10 @@ def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
     graph = training_graph(check_graph(data)).to(resolve_device(given["device"]))
     near = knn_edges(data.x).to(graph.device)
     knn = FixedStructure(normalised_adjacency(near, None, graph.num_nodes))
-    scores = []
+    scores, config = [], GNNConfig(hidden=HIDDEN, **given)
     for weight in KNN_WEIGHTS:
-        config = ModelConfig(**given, input_weight=weight)
-        task = GNNTask(graph, HIDDEN, config, given=knn)
-        Loop(task, config.epochs, PATIENCE).run()
+        task = GNNTask(graph, config, given=knn, input_weight=weight)
+        Loop(task, config.epochs, config.patience).run()
         scores.append((float(task.validate()[1]), task.logits().cpu()))
     return max(scores, key=lambda one: one[0])[1]
 
