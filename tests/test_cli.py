@@ -14,7 +14,6 @@ import graphglow
 from command_line import Outcome, ring_arrays
 from graphglow.cli import COMMANDS, main
 from graphglow.commands import output
-from graphglow.commands.training import with_estimate
 from graphglow.graph.write import WRITERS
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
@@ -209,16 +208,16 @@ def test_datasets_says_which_files_are_there(run, tmp_path):
     assert "universal" in shown
 
 
-def test_pretrain_estimates_its_time_by_the_first_episodes(capsys):
-    moved = []
-    move = with_estimate(lambda *given: moved.append(given), 7200.0)
-    for done in (*range(1, 12), 50_000):
-        move("first", done, 100_000)
-    assert moved[-1] == ("first", 50_000, 100_000)
-    line, later = capsys.readouterr().err.splitlines()
-    assert "50,000 of 100,000" in later  # which has seen the training of the first networks
-    assert "10 of 100,000 episodes" in line
-    assert "about 120 minutes" in line
+def test_a_log_has_a_line_now_and_then_and_at_the_end(capsys, monkeypatch):
+    with output.progress_bar(in_logs=True) as move:
+        for done in range(1, 11):
+            move("drawing", done, 10)
+    assert capsys.readouterr().err.splitlines() == [
+        "graphglow: 1 of 10: drawing", "graphglow: 10 of 10: drawing"
+    ]  # fmt: skip
+    with output.progress_bar() as move:
+        move("drawing", 10, 10)
+    assert capsys.readouterr().err == ""
 
 
 def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
@@ -233,8 +232,9 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
     from graphglow.demo import DemoTarget, run_demo
 
     names = ("wine", "synthetic-small")
-    targets = [DemoTarget(name, name, 5, false_edges=1.0, seeds=2) for name in names]
-    small = partial(run_demo, targets, {"epochs": 2, "patience": 2, "hidden": 8})
+    targets = [DemoTarget(name, name, 5, false_edges=1.0) for name in names]
+    monkeypatch.setattr("graphglow.lab.open_methods.EPOCHS", 2)
+    small = partial(run_demo, targets, seeds=2)
     monkeypatch.setattr("graphglow.demo.run_demo", small)
     monkeypatch.chdir(tmp_path)
     first = run("demo")
@@ -242,7 +242,8 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
     assert str(tmp_path / "demo_report.html") in first.out
     assert "of the injected edges" in " ".join(first.out.split())
     again = run("demo", "--json", "--seed", "4").json
-    assert {row["seed"] for row in again["rows"]} == {4, 5}
+    assert [line["method"] for line in again["comparisons"]["wine"]]
+    assert again["seed"] == 4
     Path("demo_report.html").write_text("my own page")
     assert "--overwrite" in run("demo").refuses()
     assert Path("demo_report.html").read_text() == "my own page"

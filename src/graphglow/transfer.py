@@ -193,8 +193,7 @@ def _over_refined(
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         for weight in weights:
-            run = config.run(weight)
-            task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
+            task = GNNTask(seen, config, given=structure, input_weight=weight, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
             task.gnn.zero_grad()
