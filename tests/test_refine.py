@@ -83,6 +83,9 @@ def test_no_label_outside_of_the_training_nodes_is_read(wine, refined):
     again = graphglow.refine(other, device="cpu", edges="replace")
     assert all(torch.equal(again[name], refined[name]) for name in EDGES)
     assert torch.equal(again.class_probability, refined.class_probability)
+    other.y = torch.where(wine.test_mask, (wine.y + 1) % 3, wine.y)  # nor for the verdict
+    again = graphglow.refine(other, device="cpu", edges="replace")
+    assert again.verdict == refined.verdict
 
 
 def test_without_labels_there_is_a_graph_and_no_prediction(wine):
@@ -154,7 +157,7 @@ def test_edges_of_the_input_are_counted_once():
 def test_the_verdict_says_by_what_it_is_better(refined, wine):
     assert re.match(
         r"better: 9\S+% of \d+ labelled edges join one class, against .*\n"
-        r"predictions are right for \S+ of 4\d validation nodes, over the input for ",
+        r"predictions are right for \S+ of 44 validation nodes, over the input for ",
         refined.verdict,
     )
     blank = wine.clone()
