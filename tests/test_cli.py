@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import graphglow
 from command_line import Outcome, ring_arrays
@@ -91,6 +90,7 @@ def test_transfer_prints_one_json_object(run, home):
     assert (facts["target"], facts["backbone"], facts["learner"]) == ("g", "gcn", "universal")
     assert 0 <= facts["test_accuracy"] <= 1
     assert 0 <= facts["val_accuracy"] <= 1
+    assert 0 <= facts["metrics"]["balanced_accuracy"] <= 1
     assert 0 < facts["train_seconds"] <= facts["total_seconds"]
     assert facts["peak_memory_bytes"] > 0
     assert (facts["epochs"], facts["device"], facts["seed"]) == (2, "cpu", 3)
@@ -107,11 +107,6 @@ def test_a_learner_of_the_papers_kind_has_its_own_settings(run, home):
     facts = run(*words, "--json").json
     assert facts["method"] == "graphglow"
     assert "--hidden" in run(*words, "--hidden", "8").refuses()
-
-
-def test_metrics_are_beside_the_accuracy(run):
-    facts = run("transfer", "--target", "wine", *SHORT, "--json").json
-    assert 0 <= facts["metrics"]["balanced_accuracy"] <= 1
 
 
 def test_the_split_is_named(run, home, tmp_path):
@@ -166,12 +161,6 @@ def test_refine_writes_every_format(run, tmp_path, suffix):
     assert out.stat().st_size > 0
     assert facts["edges_out"] == facts["edges_in"] + facts["added"] - facts["dropped"]
     assert 0 < facts["edges_out"] <= 3 * 178
-
-
-def test_refine_prunes_only_or_adds_only(run, tmp_path):
-    words = ["refine", "--target", "wine", "--out", tmp_path / "g.csv", "--overwrite", "--json"]
-    assert run(*words, "--edges", "prune").json["added"] == 0
-    assert run(*words, "--edges", "augment").json["dropped"] == 0
 
 
 def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tmp_path):
@@ -270,7 +259,8 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         ("transfer", "--target NAME|FILE"),
         ("transfer --target wine --epoch 3", "--epochs"),
         ("transfer --target wine --epochs x", "--epochs"),
-        ("transfer --learner absent --target wine", "'absent'"),
+        ("transfer --learner univrsal --target wine", "'univrsal' (nearest: universal)"),
+        ("transfer --target wine --split-seed -1", "split"),
         ("pretrain --out l.st", "--sources"),
         ("pretrain --sources --out l.st", "at least one source"),
         ("pretrain --sources wine wnie --out l.st", "(nearest: wine)"),
@@ -281,9 +271,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         ("refine --out g.csv", "--target"),
         ("refine --target wine --out g.csv --min-probability 2", "min_probability"),
         ("refine --target wine --out g.xlsx", ".graphml"),
-        ("refine --target wine --out g.csv --edges some", "--edges"),
         ("refine --target wine --out g.csv --predictions ./g.csv", "one file"),
-        ("refine --target wine --learner paper --out g.csv", "evidence learner"),
         ("predict", "--target or --saved"),
         ("predict --target wine --nodes n.csv", "--saved"),
         ("predict --saved p.st --nodes n.csv", "--out"),
@@ -316,19 +304,6 @@ def test_usage_errors_do_not_depend_on_the_terminal(encoding, colour):
     assert "--target NAME|FILE" in line
     assert "--x" in line
     assert "\x1b" not in line
-
-
-@pytest.mark.parametrize("flags", ["--epochs 0", "--learning-rate 1e400", "--split-seed -1"])
-def test_absurd_values_are_refused(run, flags):
-    name, value = flags.split()
-    line = run("transfer", "--target", "wine", name, value).refuses()
-    assert name.removeprefix("--").replace("-", "_") in line
-
-
-def test_a_gpu_that_is_not_there(run, home):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    assert "cuda" in run("transfer", "--target", home / "g.npz", "--device", "cuda").refuses()
 
 
 def test_no_edges_are_said(run, tmp_path):

@@ -15,12 +15,6 @@ def test_auto_takes_the_gpu_if_there_is_one(monkeypatch, present, expected):
     assert resolve_device("cpu").type == "cpu"
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="device cuda must be present; got"):
-        resolve_device("cuda")
-
-
 def test_the_peak_is_in_bytes():
     assert 10**7 < peak_memory_bytes(torch.device("cpu")) < 10**12
 

@@ -145,12 +145,6 @@ def test_surroundings_are_of_the_input_graph():
     assert (len(lone.of_u), lone.left_out) == (6, 14)
 
 
-def test_labels_outside_of_the_training_nodes_are_not_read():
-    data, other = named_data(num_nodes=NODES), named_data(num_nodes=NODES)
-    other.y[~other.train_mask] = 0
-    assert graphglow.explain_pair(data, "n1", "n9") == graphglow.explain_pair(other, "n1", "n9")
-
-
 # All of them
 
 

@@ -5,12 +5,13 @@ from dataclasses import fields
 import pytest
 import torch
 import torch.nn.functional as F
-from small_fits import built, config_of, relabelled, shuffled, small_data
+from small_fits import built, config_of, shuffled, small_data
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
 from graphglow.competitors.baselines import PLAIN_GNNS
 from graphglow.graph import prepare
+from tiny_graphs import relabelled
 
 EVERY_GNN = pytest.mark.parametrize("name", sorted(PLAIN_GNNS))
 
