@@ -122,28 +122,7 @@ def test_refined_edges_are_not_those_that_were_made(wine, refined):
         assert not graphglow.describe(made)["made_of_nearest_neighbours"]
 
 
-def test_the_control_was_never_trained(wine, refined):
-    control = graphglow.refine(wine, "untrained", device="cpu")
-    assert not torch.equal(control.class_probability, refined.class_probability)
-    again = graphglow.refine(wine, "untrained", device="cpu")
-    assert torch.equal(control.edge_index, again.edge_index)
-
-
-def test_a_learner_of_ones_own_is_a_file_or_an_object(wine, refined, tmp_path):
-    learner = graphglow.EvidenceLearner.untrained(3)
-    learner.save(tmp_path / "own.safetensors")
-    one, other = (
-        graphglow.refine(wine, x, device="cpu") for x in (learner, tmp_path / "own.safetensors")
-    )
-    assert torch.equal(one.edge_index, other.edge_index)
-
-
-def test_a_foreign_learner_and_a_bad_probability_are_refused(wine, tmp_path):
-    graphglow.StructureLearner(graphglow.LearnerConfig()).save(tmp_path / "paper.safetensors")
-    with pytest.raises(
-        graphglow.InputError, match="needs an evidence learner; got one of the paper's kind"
-    ):
-        graphglow.refine(wine, tmp_path / "paper.safetensors")
+def test_a_bad_probability_is_refused(wine):
     with pytest.raises(graphglow.InputError, match="min_probability must lie in"):
         graphglow.refine(wine, min_probability=2)
 
