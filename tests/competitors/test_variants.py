@@ -146,6 +146,8 @@ def test_equal_dimensions_are_plain_cosines_of_the_first_k():
 @pytest.mark.parametrize("name", LEARNERS)
 def test_recording_on_a_gpu_does_not_change_a_bit(name):
     settings = {"device": "cuda", "epochs": 30, "num_pivots": 20, "embedding_size": 16}
-    first, other = (fit(name, small_data(), config(name, **settings, capture=c)) for c in (1, 0))
+    first, other = (
+        fit(name, small_data(), config(name, **settings, capture=c)) for c in (True, False)
+    )
     assert other.history == first.history
     assert torch.equal(other.logits, first.logits)
