@@ -275,8 +275,8 @@ def held_out() -> str:
     scores = rows.groupby([name, "target", "method"])["test_accuracy"].agg(
         lambda values: f"{spread(values.tolist())} ({len(values)})"
     )
-    table = scores.unstack(fill_value="")[["graphglow", "random-theta", "gcn"]].reset_index()
-    return markdown(["name", "held out", *table.columns[2:]], table.to_numpy().tolist())
+    table = scores.unstack("target", fill_value="").reset_index()
+    return markdown(["learner", *table.columns[1:]], table.to_numpy().tolist())
 
 
 # Time and memory
