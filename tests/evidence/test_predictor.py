@@ -1,6 +1,7 @@
 """The predictor: closed forms against plain loops, and a network that knows no order of classes."""
 
 import copy
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -16,11 +17,13 @@ from graphglow.evidence.channels import Channel, community_channel
 from graphglow.evidence.pair_features import moments
 from graphglow.evidence.predictor import (
     CHANNELS,
+    SHARPNESS,
     TRUST,
     Voter,
     class_shares,
     label_update,
     predict_classes,
+    sharpened,
     unlabelled_records,
     vote_inputs,
 )
@@ -161,6 +164,22 @@ def test_records_are_those_of_plain_loops():
             float((share * (share / known.prior).log()).sum()) / 2,
         ]
         assert records[k].tolist() == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+def test_the_sharpness_is_that_of_least_leave_one_out_log_loss(scale):
+    data = graph(labels=25)
+    known, right = known_graph(data), F.one_hot(data.y, 3).float()
+    noise = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+    logits, prior = scale * (2 * right + noise), known.prior.log()
+    costs = {
+        s: 2 * math.log(s) ** 2
+        + float(F.cross_entropy((s * logits + prior)[:25], data.y[:25], reduction="sum"))
+        for s in SHARPNESS
+    }
+    best, found = min(costs, key=costs.__getitem__), sharpened(known, logits)
+    assert float(found.chosen["sharpness"]) == pytest.approx(best)
+    torch.testing.assert_close(found.probabilities, (best * logits + prior).softmax(1))
 
 
 def test_page_rank_is_the_truncated_series():
