@@ -220,11 +220,8 @@ def progress_bar(*, in_logs: bool = False) -> Iterator[Callable[[str, int, int],
 
 
 @contextmanager
-def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None] | None"]:
+def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None]"]:
     """Yield an ``on_epoch`` that moves a bar of ``epochs``, from the start again for each GNN."""
-    if not interactive():
-        yield None
-        return
     with progress_bar() as move:
         yield lambda epoch: move(
             f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}",

@@ -56,24 +56,11 @@ class GCNIIConfig(PlainConfig):
     """alpha: share of the first layer in every other one."""
 
 
-def h2gcn_memory(graph: Graph, config: PlainConfig) -> int:
-    """Bytes of the two-hop pattern at most: a node's pairs of neighbours, each counted once.
-
-    An entry takes an index and a value, and while it is made three more numbers.
-    """
-    degree = graph.adj.crow.diff().double() - 1
-    return int(32 * min(float(degree.square().sum()), float(graph.num_nodes) ** 2))
-
-
-def _gnn(
-    backbone: BackboneName, summary: str, config: type[PlainConfig] = PlainConfig, **more: Any
-) -> Method:
+def _gnn(backbone: BackboneName, summary: str, config: type[PlainConfig] = PlainConfig) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
         return GNNTask(graph, GNNConfig(backbone=backbone, **asdict(settings)))
 
-    return Method(
-        family="gnn", summary=summary, config=config, build=build, backbone=backbone, **more
-    )
+    return Method(family="gnn", summary=summary, config=config, build=build, backbone=backbone)
 
 
 PLAIN_GNNS: dict[str, Method] = {
@@ -82,7 +69,7 @@ PLAIN_GNNS: dict[str, Method] = {
     "gat": _gnn("gat", "GAT (Velickovic et al., ICLR 2018)", GATConfig),
     "appnp": _gnn("appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig),
     "gpr": _gnn("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig),
-    "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)", memory=h2gcn_memory, lighter="gcn"),
+    "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)"),
     "gcnii": _gnn("gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig),
 }
 
