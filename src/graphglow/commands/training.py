@@ -72,14 +72,15 @@ def transfer(
     theta = load_learner(learner, seed=settings.seed)
     with spinner(f"loading {target}"):
         data, split = reading.read(target)
-    checkpoint = None
-    if out is not None and isinstance(settings, PaperConfig):
-        checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"), resume=resume)
+    paper = isinstance(settings, PaperConfig)
+    file = out.with_name(f"{out.name}.checkpoint") if out is not None and paper else None
+    checkpoint = Checkpoint(file, resume=resume)
     with epoch_bar(settings.epochs) as on_epoch:
-        result = graphglow.transfer(data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint)
+        result = graphglow.transfer(
+            data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint if paper else None
+        )
     write_each((out, result.save), (predictions, result.write_predictions))
-    if checkpoint is not None:
-        checkpoint.remove()
+    checkpoint.remove()
     facts: dict[str, Any] = {
         **result.summary(),
         "learner": learner,
