@@ -143,15 +143,23 @@ LEARNERS: tuple[Settings, ...] = (
 """Pre-trainings; a random theta takes their shapes and encoders."""
 LINES = ("graphglow", "random-theta", "equal-theta", "gcn")
 LARGE = ("pubmed", "cornell5")
-"""A trial takes many times as long: every eighth only, with 400 pivots, and the best two again."""
-KNOWN: dict[int, Settings] = {
-    1000: {"dropout": 0.6, "weight_decay": 5e-3, "learning_rate": 0.01, "input_weight": 0.5,
-           "learner": 2},
-    1001: {"dropout": 0.5, "weight_decay": 5e-4, "learning_rate": 0.005, "input_weight": 0.5,
-           "learner": 0},
+"""A trial takes many times as long: every eighth, with 400 pivots, and the best three again."""
+KNOWN: dict[bool, dict[int, Settings]] = {
+    True: {
+        1000: {"dropout": 0.0, "weight_decay": 0.0, "learning_rate": 0.01, "input_weight": 0.9,
+               "learner": 2},
+        1001: {"dropout": 0.0, "weight_decay": 0.0, "learning_rate": 0.005, "input_weight": 0.9,
+               "learner": 0},
+    },
+    False: {
+        1000: {"dropout": 0.6, "weight_decay": 5e-3, "learning_rate": 0.01, "input_weight": 0.5,
+               "learner": 2},
+        1001: {"dropout": 0.5, "weight_decay": 5e-4, "learning_rate": 0.005, "input_weight": 0.5,
+               "learner": 0},
+    },
 }  # fmt: skip
-"""Trials on citation graphs that an earlier search chose for a trained and for a random theta: they
-are among those that run again."""
+"""Trials of each kind that an earlier search chose for a trained and for a random theta: they are
+among those that run again."""
 TRIALS, BEST, FRESH, PATIENCE = 60, 5, (101, 102, 103), 100
 FIRST_STAGE = 0.6
 """Share of the time for first trials."""
@@ -161,8 +169,9 @@ WINDOW = 10
 
 def draw(line: str, target: str, number: int) -> Settings:
     """Return trial ``number``; ``learner`` is a place in LEARNERS."""
-    if line in LINES[:3] and number in KNOWN:
-        found = {"num_pivots": 400, "structure_momentum": 1.0, "encoder": "gcn"} | KNOWN[number]
+    if line in LINES[:3] and number in KNOWN[target in SOCIAL]:
+        found = {"num_pivots": 400, "structure_momentum": 1.0, "encoder": "gcn"}
+        found |= KNOWN[target in SOCIAL][number]
         whole = learner_config(found["learner"]).embedding_size
         return found | ({"dimensions": whole} if line == "equal-theta" else {})
     social = target in SOCIAL
@@ -342,14 +351,14 @@ class Search:
     def _second_trials(self) -> list[Job]:
         best = {key: ranked(rows)[:BEST] for key, rows in equal_trials(self.rows).items()}
         for line, target in best:
-            if line in LINES[:3] and target not in SOCIAL:
-                best[line, target][BEST - len(KNOWN) :] = KNOWN
+            if line in LINES[:3]:
+                best[line, target] = [*KNOWN[target in SOCIAL], *best[line, target]][:BEST]
         jobs = [
             self._job(line, target, numbers[place], seed, 2)
             for seed in FRESH
             for place in range(BEST)
             for (line, target), numbers in best.items()
-            if place < min(len(numbers), 2 if target in LARGE else BEST)
+            if place < min(len(numbers), 3 if target in LARGE else BEST)
         ]
         small = [job for job in jobs if job["target"] not in LARGE]
         large = [job for job in jobs if job["target"] in LARGE]

@@ -23,13 +23,22 @@ def allocate_too_much():
     torch.empty(2**60, dtype=torch.float32)
 
 
-def raise_out_of_memory():
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+def raising(error):
+    def fail():
+        raise error
+
+    return fail
 
 
 @pytest.mark.parametrize(
     ("failing", "helps"),
-    [(allocate_too_much, "a"), (raise_out_of_memory, "--device cpu, a")],
+    [
+        (allocate_too_much, "a"),
+        (raising(MemoryError()), "a"),
+        (raising(RuntimeError("can't allocate memory: you tried to allocate 8000 bytes")), "a"),
+        (raising(torch.OutOfMemoryError("CUDA out of memory.")), "--device cpu, a"),
+        (raising(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")), "a"),
+    ],
 )
 def test_running_out_of_memory_says_what_helps(failing, helps):
     rule = rf"^training on g must fit in memory; what helps: {helps} smaller g"

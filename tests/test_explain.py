@@ -187,11 +187,6 @@ def test_an_index_out_of_range(node):
         graphglow.explain_pair(GRAPHS["nothing but nodes"], 1, node)
 
 
-def test_the_papers_learner_has_no_evidence_to_name():
-    with pytest.raises(InputError, match="needs an evidence learner"):
-        graphglow.explain_pair(GRAPHS["whole"], "n1", "n2", "paper")
-
-
 def test_the_audit_and_an_explained_pair_say_the_same_of_an_edge():
     data = named_data(num_nodes=NODES, seed=1)
     audit = graphglow.audit(data, device="cpu")

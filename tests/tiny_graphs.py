@@ -47,7 +47,8 @@ def small_data(*, sparse_features=False, **changes):
 
 def relabelled(data, order):
     """The same graph with node ``order[i]`` called ``i``."""
-    moved = Data(edge_index=order.argsort()[data.edge_index], name=data.get("name", "graph"))
+    moved = data.clone()
+    moved.edge_index = order.argsort()[data.edge_index]
     for name in ("x", "y", *MASKS):
         moved[name] = data[name][order]
     return moved

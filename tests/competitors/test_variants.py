@@ -7,10 +7,11 @@ import torch
 
 from graphglow.competitors import fit
 from graphglow.competitors.variants import VARIANTS, EqualConfig, equal_dimensions
-from graphglow.graph import check_graph, prepare, synthetic_graph
+from graphglow.graph import check_graph, prepare
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig
 from graphglow.transfer import transfer
+from tiny_graphs import raw_data
 
 WITHOUT_WEIGHTS = {"weighted": False, "num_heads": 1}
 LEARNERS = {
@@ -28,8 +29,7 @@ OBJECTIVE = ObjectiveConfig(samples=2, probes=2, sketch=4)
 
 
 def small_data():
-    settings = {"num_nodes": 40, "num_classes": 3, "num_features": 8, "average_degree": 3.0}
-    return check_graph(synthetic_graph(**settings, homophily=0.7, feature_noise=0.5, seed=0))
+    return check_graph(raw_data())
 
 
 def settable(name):
@@ -146,6 +146,8 @@ def test_equal_dimensions_are_plain_cosines_of_the_first_k():
 @pytest.mark.parametrize("name", LEARNERS)
 def test_recording_on_a_gpu_does_not_change_a_bit(name):
     settings = {"device": "cuda", "epochs": 30, "num_pivots": 20, "embedding_size": 16}
-    first, other = (fit(name, small_data(), config(name, **settings, capture=c)) for c in (1, 0))
+    first, other = (
+        fit(name, small_data(), config(name, **settings, capture=c)) for c in (True, False)
+    )
     assert other.history == first.history
     assert torch.equal(other.logits, first.logits)

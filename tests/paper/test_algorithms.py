@@ -6,7 +6,6 @@ import json
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 import graphglow
 from graphglow.errors import InputError
@@ -358,17 +357,6 @@ def test_a_transfer_follows_its_seed_and_no_global_one():
     other = transfer(DATA, learner(), transfer_config(dropout=0.5, seed=4))
     assert losses(one) != losses(other)
     assert not torch.equal(one.pivots, other.pivots)
-
-
-def test_the_best_epoch_is_kept():
-    seen, data = [], small_data(noise=3.0)
-    settings = transfer_config(epochs=25, dropout=0.5)
-    result = transfer(data, learner(), settings, on_epoch=seen.append)
-    assert seen == result.history
-    best = max(seen, key=lambda e: (e.val_accuracy, -e.val_loss))
-    assert result.val_accuracy == best.val_accuracy
-    kept = F.nll_loss(result.predict_proba().log()[data.val_mask], data.y[data.val_mask])
-    assert float(kept) == pytest.approx(best.val_loss, rel=1e-5)
 
 
 def test_a_learner_that_is_trained_along_separates_the_classes():

@@ -6,21 +6,13 @@ from torch.nn import functional as F
 
 from graphglow.paper import StructureLearner
 from graphglow.paper.learner import AFFINE_MARGIN, unit_heads
-from graphglow.settings import LearnerConfig
+from tiny_graphs import learner as learner_of
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]
 
 
 def config(**changes):
-    settings = {
-        "embedding_size": 6,
-        "num_heads": 3,
-        "similarity": "cosine",
-        "tied": False,
-        "delta": "truncate",
-        "threshold": 0.0,
-    }
-    return LearnerConfig(**(settings | changes))
+    return learner_of(**({"num_heads": 3} | changes)).config
 
 
 VARIANTS = {

@@ -14,7 +14,7 @@ from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 from graphglow.errors import InputError, at_least, warn
 from graphglow.linalg.neighbours import knn_edges
 
-LARGEST_WEIGHT = 1e30
+LARGEST_EDGE_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
 MADE = ("knn_graph", "knn_table")
 """Set where edges join nearest neighbours: for want of any, or in the package's own tables."""
@@ -203,9 +203,9 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
         raise InputError(f"edge_weight must have one value per edge ({shape[1]}); got {got}")
     _need(not weight.is_complex(), f"edge_weight must hold real numbers; got {weight.dtype}")
     weight = weight.detach().cpu().flatten()
-    bad = weight[~((weight >= 0) & (weight <= LARGEST_WEIGHT))]  # NaN is neither
+    bad = weight[~((weight >= 0) & (weight <= LARGEST_EDGE_WEIGHT))]  # NaN is neither
     if len(bad):
-        rule = f"edge_weight must be finite and non-negative, at most {LARGEST_WEIGHT:g}"
+        rule = f"edge_weight must be finite and non-negative, at most {LARGEST_EDGE_WEIGHT:g}"
         raise InputError(f"{rule}; got {bad[0].item():g}")
     return edges, weight.to(torch.float32)
 

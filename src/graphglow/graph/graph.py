@@ -282,7 +282,7 @@ class Graph:
     def with_labels(self, **fields: Any) -> "Graph":
         """A copy with other labels, classes or split; matrices are not computed again."""
         changed = replace(self, **fields)
-        vars(changed).update({n: v for n, v in vars(self).items() if n in KEPT})
+        vars(changed).update({n: v for n, v in vars(self).items() if n in CACHED})
         return changed
 
     def with_x(self, x: Tensor) -> "Graph":
@@ -293,7 +293,7 @@ class Graph:
 
 
 MOVED = ("low", "high", "weight", "y", "train", "val", "test")
-KEPT = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
+CACHED = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
 
 
 def prepare(data: Data) -> Graph:
