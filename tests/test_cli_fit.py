@@ -82,8 +82,3 @@ def test_an_output_never_replaces_a_file_of_the_target_folder(run, tmp_path):
     assert "one of the inputs" in run(*words, "--predictions", folder / "nodes.csv").refuses()
     assert (folder / "nodes.csv").read_text() == before
     assert run(*words, "--predictions", folder / "new.csv").status == 0
-
-
-def test_graphglow_itself_is_two_steps(run, graph):
-    line = run("fit", "--method", "graphglow", "--target", graph).refuses()
-    assert "pretrain on other graphs, then transfer" in line

@@ -55,12 +55,6 @@ def test_learners_that_are_pre_trained_are_said_before(run, tmp_path):
     assert len(defaults["pretraining"]) == 2
 
 
-def test_the_name_alone_says_which_experiment_runs(run, tiny, tmp_path):
-    """A folder that is called open-world does not turn a table into the suite."""
-    run(*tiny, "--workers", "1", "--out", "open-world")
-    assert (tmp_path / "open-world" / "encoder.jsonl").exists()
-
-
 def test_the_open_world_suite_is_an_experiment(run, tmp_path, monkeypatch):
     from graphglow.lab import open_methods as methods
 

@@ -145,12 +145,6 @@ def test_surroundings_are_of_the_input_graph():
     assert (len(lone.of_u), lone.left_out) == (6, 14)
 
 
-def test_labels_outside_of_the_training_nodes_are_not_read():
-    data, other = named_data(num_nodes=NODES), named_data(num_nodes=NODES)
-    other.y[~other.train_mask] = 0
-    assert graphglow.explain_pair(data, "n1", "n9") == graphglow.explain_pair(other, "n1", "n9")
-
-
 # All of them
 
 
@@ -191,11 +185,6 @@ def test_bad_questions_are_one_sentence(prediction, call, message):
 def test_an_index_out_of_range(node):
     with pytest.raises(InputError, match=r"an index in \[0, 4\]; got"):
         graphglow.explain_pair(GRAPHS["nothing but nodes"], 1, node)
-
-
-def test_the_papers_learner_has_no_evidence_to_name():
-    with pytest.raises(InputError, match="needs an evidence learner"):
-        graphglow.explain_pair(GRAPHS["whole"], "n1", "n2", "paper")
 
 
 def test_the_audit_and_an_explained_pair_say_the_same_of_an_edge():

@@ -11,7 +11,7 @@ from graphglow import result
 from graphglow.gnn import FixedStructure
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import BlendedStructure
-from tiny_graphs import float64, learner, small_data
+from tiny_graphs import dense_latent, float64, learner, small_data
 
 N = 24
 GRAPH = float64(small_data(num_nodes=N))
@@ -25,24 +25,10 @@ def structure(seed, **changes):
         return learner(seed=seed, **changes).double().structure(z, PIVOTS)
 
 
-def row_norm(matrix):
-    return matrix / matrix.sum(1, keepdim=True).clamp_min(1e-12)
-
-
 def fixed(seed):
     edges = torch.randint(N, (2, 60), generator=torch.Generator().manual_seed(seed))
     matrix = normalised_adjacency(edges, None, N)
     return FixedStructure(replace(matrix, values=matrix.values.double()))
-
-
-def dense_latent(latent):
-    if isinstance(latent, FixedStructure):
-        return latent.matrix.to_dense()
-    if isinstance(latent, BlendedStructure):
-        return latent.eta * dense_latent(latent.current) + (1 - latent.eta) * dense_latent(
-            latent.first
-        )
-    return row_norm(latent.gamma()) @ row_norm(latent.gamma().T)
 
 
 def as_dense(edges, values):

@@ -224,7 +224,6 @@ def test_what_cannot_be_fitted_is_refused(data, nodes, labels, rule):
     ("changes", "rule"),
     [
         ({"graph": "no-such-graph"}, "known name"),
-        ({"learner": "universe"}, "nearest: universal"),
         ({"learner": "paper"}, "needs an evidence learner"),
     ],
 )

@@ -14,7 +14,7 @@ from command_line import ring_arrays
 from graphglow import device
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
-from graphglow.gnn.train import Epoch, GNNTask, accuracy_by_luck, epoch_score
+from graphglow.gnn.train import GNNTask, accuracy_by_luck
 from graphglow.graph import check_graph, synthetic_graph
 from graphglow.graph.check import with_random_split
 from graphglow.pretrained import load_learner
@@ -115,14 +115,6 @@ def test_validation_chooses_among_gnns_that_are_each_trained_alone(result):
     plain = alone[INPUT_WEIGHTS.index(1.0)]
     assert result.against_input.before == pytest.approx(plain.val_accuracy)
     assert result.against_input.after == pytest.approx(result.val_accuracy)
-
-
-def test_log_loss_decides_between_equal_accuracies():
-    def score(accuracy, loss, least=0.0):
-        return epoch_score(Epoch("g", 1, 0.0, loss, accuracy, 1), least)
-
-    assert score(0.8, 0.5) > score(0.8, 0.6) > score(0.7, 0.1)
-    assert score(0.8, 0.6, least=0.9) < score(0.7, 0.1, least=0.9)
 
 
 def test_a_lambda_that_is_given_is_held():

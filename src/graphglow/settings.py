@@ -102,6 +102,14 @@ class BackboneConfig(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GNNConfig(BackboneConfig, RunConfig):
+    """A GNN on one graph."""
+
+    hidden: int = 64
+    """Width of the GNN."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LearnerConfig(Settings):
     """Structure learner g_theta (Eq. 9)."""
 
@@ -200,15 +208,13 @@ class PaperConfig(ModelConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransferConfig(BackboneConfig, RunConfig):
+class TransferConfig(GNNConfig):
     """A GNN on a new graph, over that graph and the one that an evidence learner makes of it."""
 
     epochs: int = 200
     """Training epochs; the one with the best validation accuracy is kept."""
     patience: int = 40
     """End after this many epochs without a better validation score."""
-    hidden: int = 64
-    """Width of the GNN."""
     input_weight: float | None = None
     """lambda: weight of the input graph in message passing; the refined graph has 1 - lambda.
     None: 0, 0.5 or 1, by validation accuracy."""
@@ -217,12 +223,6 @@ class TransferConfig(BackboneConfig, RunConfig):
     class_weight: ClassWeight = "none"
     """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
     whose score is then the balanced accuracy. For rare classes that matter as much as others."""
-
-    def run(self, input_weight: float) -> ModelConfig:
-        """The settings of one GNN, whose message passing is not refined any further."""
-        names = [f.name for group in (RunConfig, BackboneConfig) for f in fields(group)]
-        shared = {name: getattr(self, name) for name in names}
-        return ModelConfig(**shared, input_weight=input_weight, refinements=1)
 
 
 EPISODES = {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -155,12 +155,8 @@ def within(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 # Checkpoints
 
 
-class Part(Protocol):
-    """A part of a training that changes: tensors, and dictionaries of them."""
-
-    def state(self) -> dict[str, Any]: ...
-
-    def load_state(self, state: dict[str, Any]) -> None: ...
+Part = Any
+"""A part of a training that changes: a module, an optimizer, a generator, or a ``Loop``."""
 
 
 class Checkpoint:
@@ -217,7 +213,10 @@ class Checkpoint:
             return
         self._last = now
         saved = {
-            "parts": {name: part.state() for name, part in parts.items()},
+            "parts": {
+                name: part.get_state() if isinstance(part, torch.Generator) else part.state_dict()
+                for name, part in parts.items()
+            },
             "training": json.dumps(self._training),
             "facts": json.dumps(facts or {}),
             "seconds": self.seconds_before + now - self._began,
@@ -237,4 +236,5 @@ class Checkpoint:
 def restore(parts: Mapping[str, Part], state: dict[str, Any]) -> None:
     """Load the state of each part, in place."""
     for name, part in parts.items():
-        part.load_state(state[name])
+        load = part.set_state if isinstance(part, torch.Generator) else part.load_state_dict
+        load(state[name])

@@ -145,8 +145,6 @@ def _under_paper(
         task, history = train_under(
             frozen, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
         )
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
         logits = task.logits().cpu()
     task.gnn.zero_grad()
@@ -193,8 +191,7 @@ def _over_refined(
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         for weight in weights:
-            run = config.run(weight)
-            task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
+            task = GNNTask(seen, config, given=structure, input_weight=weight, balanced=balanced)
             least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
             history = Loop(task, epochs, config.patience).run(on_epoch)
             task.gnn.zero_grad()

@@ -27,6 +27,16 @@ def test_false_edges_are_told_from_real_ones(damaged_audit):
     assert mean == pytest.approx(audit.false_share.estimate, abs=0.01)
 
 
+def test_the_second_look_leaves_out_the_most_doubtful_edges(damaged_audit):
+    audit, _ = damaged_audit
+    graphs = [look.inputs.graph for look in audit.findings.looks]
+    keys = [graph.low.long() * graph.num_nodes + graph.high for graph in graphs]
+    edges = torch.stack([graphs[0].low.long(), graphs[0].high.long()])
+    scores, kept = audit.auditor.scores(audit.findings.looks[0], edges), torch.isin(*keys)
+    assert int((~kept).sum()) == int(0.3 * len(kept))
+    assert scores[~kept].max() <= scores[kept].min()
+
+
 def test_a_verdict_says_where_no_edge_can_be_named(damaged_audit):
     audit, _ = damaged_audit
     assert audit.verdict.startswith("Edges that are more likely false than real: ")

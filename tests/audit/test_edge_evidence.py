@@ -19,6 +19,8 @@ from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
     ReferenceTables,
+    _log_ratios,
+    _regression,
     estimate_false_edge_mix,
 )
 from graphglow.graph.graph import known_graph
@@ -120,6 +122,20 @@ def test_the_false_edges_are_counted_and_mostly_by_degree():
     mix, share = estimate_false_edge_mix(*(log_odds(kinds[i]) for i in (2, 0, 1)))
     assert float(share.sigmoid()) == pytest.approx(0.3, abs=0.05)
     assert float((mix.sigmoid() - 0.1) / 0.8) == pytest.approx(0.7, abs=0.05)  # of the low ones
+
+
+def test_tables_and_regressions_leave_out_the_fold_of_the_pair():
+    """Edges and pairs of fold 2 change places: what is said of fold 2 stays, all else does not."""
+    generator = torch.Generator().manual_seed(0)
+    raw = [torch.randn(200, 3, generator=generator) + kind for kind in range(3)]
+    folds = [torch.arange(200) % FOLDS] * 3
+    swapped, own = [part.clone() for part in raw], folds[0] == 2
+    swapped[0][own], swapped[1][own] = raw[1][own], raw[0][own]
+    tables = [_log_ratios(part, folds)[1].transpose(0, 1) for part in (raw, swapped)]
+    weights = [_regression(part[:2], folds[:2]) for part in (raw, swapped)]
+    for before, after in (tables, weights):
+        same = [torch.allclose(*pair, atol=1e-3) for pair in zip(before, after, strict=True)]
+        assert same == [fold == 2 for fold in range(FOLDS)]
 
 
 def test_the_fold_of_a_pair_is_spread_evenly():

@@ -11,22 +11,15 @@ from torch.nn import functional as F
 
 from graphglow.competitors.vgcn import VGCN, VGCNConfig, symmetric
 from graphglow.gnn.train import Loop
-from graphglow.graph import prepare, synthetic_graph
+from graphglow.graph import prepare
+from tiny_graphs import raw_data
 
 FLOAT64 = torch.float64
 PAIRS = 30 * 29 // 2
 
 
 def small_graph(*, num_nodes=30, noise=0.5, homophily=0.8, dtype=FLOAT64):
-    data = synthetic_graph(
-        num_nodes=num_nodes,
-        num_classes=3,
-        num_features=8,
-        homophily=homophily,
-        average_degree=4.0,
-        feature_noise=noise,
-        seed=0,
-    )
+    data = raw_data(num_nodes=num_nodes, homophily=homophily, degree=4.0, noise=noise)
     return prepare(data).to("cpu", dtype)
 
 

@@ -13,7 +13,6 @@ from torch_geometric.data import Data
 
 from graphglow.evidence import predictor as module
 from graphglow.evidence.channels import Channel, community_channel
-from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import moments
 from graphglow.evidence.predictor import (
     CHANNELS,
@@ -239,12 +238,3 @@ def test_moments_are_those_of_all_pairs():
     view[3] = 0
     cosine = (view @ view.T)[~torch.eye(30, dtype=torch.bool)]
     assert moments(view) == pytest.approx((float(cosine.mean()), float(cosine.std())), rel=1e-3)
-
-
-def test_answers_do_not_depend_on_unlabelled_classes():
-    data = graph()
-    other = data.clone()
-    other.y[~data.train_mask] = 0
-    learner = EvidenceLearner.untrained()
-    first, second = (learner.refine(one).probabilities for one in (data, other))
-    assert torch.equal(first, second)

@@ -12,15 +12,16 @@ from graphglow.gnn import FixedStructure, MixedPropagation
 from graphglow.gnn.train import Epoch, GNNTask, Loop, accuracy, balancing, cross_entropy
 from graphglow.graph import prepare
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.settings import ModelConfig
+from graphglow.settings import GNNConfig
 from tiny_graphs import small_data
 
 NOISY = prepare(small_data(noise=3.0))
 
 
-def task(graph=NOISY, *, given=None, balanced=False, **changes):
+def task(graph=NOISY, *, given=None, input_weight=1.0, balanced=False, **changes):
+    mixed = {"given": given, "input_weight": input_weight, "balanced": balanced}
     settings = {"device": "cpu", "dropout": 0.5, "learning_rate": 0.1} | changes
-    return GNNTask(graph, 6, ModelConfig(**settings), given=given, balanced=balanced)
+    return GNNTask(graph, GNNConfig(hidden=6, **settings), **mixed)
 
 
 def best_of(history):
@@ -35,7 +36,7 @@ class Scripted(GNNTask):
     """A task whose validation scores are given; each step writes its number into the weights."""
 
     def __init__(self, scores):
-        super().__init__(NOISY, 6, ModelConfig(device="cpu"))
+        super().__init__(NOISY, GNNConfig(hidden=6, device="cpu"))
         self.todo, self.steps = list(scores), 0
 
     def train_step(self):

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -170,7 +171,9 @@ def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
         raise InputError("; ".join(map(str, failed))) from failed[0].__cause__
 
 
-# Progress on standard error, where somebody watches: nothing is shown in a pipe or a log
+# Progress on standard error, where somebody watches
+
+SECONDS_BETWEEN_LINES = 10
 
 
 def interactive() -> bool:
@@ -187,10 +190,21 @@ def spinner(what: str) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that moves a bar: what is being done, how many are done, of how many."""
+def progress_bar(*, in_logs: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that moves a bar: what is being done, how many are done, of how many.
+
+    Where nobody watches, it writes a line every few seconds if that is asked for (``in_logs``).
+    """
+    last = -math.inf
+
+    def line(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if in_logs and (time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total):
+            print_note(f"{done:,} of {total:,}: {what}")
+            last = time.monotonic()
+
     if not interactive():
-        yield lambda what, done, total: None
+        yield line
         return
     from rich.console import Console
     from rich.markup import escape

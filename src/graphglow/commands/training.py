@@ -15,7 +15,6 @@ from graphglow.commands.output import (
     epoch_bar,
     print_facts,
     print_json,
-    print_note,
     print_text,
     progress_bar,
     spinner,
@@ -30,11 +29,6 @@ from graphglow.settings import (
     RunConfig,
     TransferConfig,
 )
-
-TIMED = 10
-"""Episodes by which the time of all is estimated."""
-SECONDS_A_STEP = {"cpu": 0.06, "cuda": 0.01}
-"""Of the optimizer, for the four networks together; measured, and within a factor of two."""
 
 
 def transfer(
@@ -152,7 +146,7 @@ def pretrain(
     All labels of the sources are used, whatever their splits; the paper's learner has training and
     validation nodes. Each kind has settings: graphglow pretrain --kind paper --help shows those of
     the paper's Algorithm 2. An evidence learner of a few small graphs takes minutes, one of ten
-    graphs an hour or more; an estimate is printed first.
+    graphs an hour or more.
 
     Example: graphglow pretrain --sources digits wine --out learner.safetensors
 
@@ -193,10 +187,7 @@ def pretrain(
         facts |= {name: made[name] for name in ("sources", "splits", "visit_scores")}
         facts |= {"val_accuracy": made["validation_accuracy"], "resumed": checkpoint.resumed}
     else:
-        with progress_bar() as move:
-            if kind == "evidence":
-                place = resolve_device(settings.device).type
-                move = with_estimate(move, settings.steps * SECONDS_A_STEP[place])
+        with progress_bar(in_logs=True) as move:
             learner = graphglow.pretrain(graphs, settings, on_progress=move, workers=workers)
         learner.save(out)
         facts["sources"] = learner.provenance["sources"]
@@ -211,28 +202,6 @@ def pretrain(
     print_facts("Pre-trained learner", facts, json=json)
     if not json and kind != "auditor":
         print_text(f"next: graphglow transfer --learner {out} --target NAME|FILE")
-
-
-def with_estimate(
-    move: Callable[[str, int, int], None], training: float
-) -> Callable[[str, int, int], None]:
-    """Return ``move`` with notes of how long all takes: episodes, and so many seconds of training.
-
-    Episodes of every network take about as long, so the first ones say it, and half of them again.
-    """
-    began = time.perf_counter()
-
-    def on_progress(stage: str, done: int, total: int) -> None:
-        if done in (TIMED, total // 2):
-            seconds = (time.perf_counter() - began) / done * (total - done)
-            seconds += training if done == TIMED else 0
-            words = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
-            print_note(
-                f"note: {done:,} of {total:,} episodes are drawn; the rest takes about {words}"
-            )
-        move(stage, done, total)
-
-    return on_progress
 
 
 def report(

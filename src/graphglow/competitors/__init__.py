@@ -4,8 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from graphglow.competitors import cpgnn, idgl, lds, vgcn
 from graphglow.competitors.baselines import CONTROLS, PLAIN_GNNS
 from graphglow.competitors.method import Method
@@ -89,11 +87,8 @@ def fit(
         f"{name} on {graph.num_nodes} nodes and {len(graph.low)} edges", smaller
     ):
         task = method.build(graph, config)
-        loop = Loop(task, config.epochs, config.patience)
         train_began = time.perf_counter()
-        history = loop.run(on_epoch)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        history = Loop(task, config.epochs, config.patience).run(on_epoch)
         train_seconds = time.perf_counter() - train_began
         logits = task.logits().cpu()
     return FitResult(

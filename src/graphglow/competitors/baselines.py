@@ -15,11 +15,11 @@ from graphglow.competitors.method import Competitor, Method
 from graphglow.gnn.propagation import Dropout, drop, glorot, glorots, vector
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
-from graphglow.settings import BackboneName, PaperConfig, RunConfig
+from graphglow.settings import BackboneName, GNNConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GNNConfig(RunConfig):
+class PlainConfig(RunConfig):
     """A GNN on the input graph."""
 
     hidden: int = 64
@@ -27,14 +27,9 @@ class GNNConfig(RunConfig):
     num_layers: int = 2
     """Number of layers, at least 2."""
 
-    def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
-        """The same settings as a backbone takes them."""
-        settings = {name: value for name, value in asdict(self).items() if name != "hidden"}
-        return PaperConfig(backbone=backbone, **settings)
-
 
 @dataclass(frozen=True, kw_only=True)
-class GATConfig(GNNConfig):
+class GATConfig(PlainConfig):
     """GAT on the input graph."""
 
     attention_heads: int = 8
@@ -42,7 +37,7 @@ class GATConfig(GNNConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PropagationConfig(GNNConfig):
+class PropagationConfig(PlainConfig):
     """APPNP or GPR-GNN on the input graph."""
 
     teleport: float = 0.1
@@ -52,7 +47,7 @@ class PropagationConfig(GNNConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCNIIConfig(GNNConfig):
+class GCNIIConfig(PlainConfig):
     """GCNII on the input graph."""
 
     num_layers: int = 8
@@ -61,7 +56,7 @@ class GCNIIConfig(GNNConfig):
     """alpha: share of the first layer in every other one."""
 
 
-def h2gcn_memory(graph: Graph, config: GNNConfig) -> int:
+def h2gcn_memory(graph: Graph, config: PlainConfig) -> int:
     """Bytes of the two-hop pattern at most: a node's pairs of neighbours, each counted once.
 
     An entry takes an index and a value, and while it is made three more numbers.
@@ -71,10 +66,10 @@ def h2gcn_memory(graph: Graph, config: GNNConfig) -> int:
 
 
 def _gnn(
-    backbone: BackboneName, summary: str, config: type[GNNConfig] = GNNConfig, **more: Any
+    backbone: BackboneName, summary: str, config: type[PlainConfig] = PlainConfig, **more: Any
 ) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
-        return GNNTask(graph, settings.hidden, settings.model(backbone))
+        return GNNTask(graph, GNNConfig(backbone=backbone, **asdict(settings)))
 
     return Method(
         family="gnn", summary=summary, config=config, build=build, backbone=backbone, **more

@@ -14,7 +14,7 @@ from graphglow.errors import InputError
 from graphglow.gnn.backbones import BACKBONES
 from graphglow.gnn.propagation import Dropout, MixedPropagation, Structure
 from graphglow.graph import Graph
-from graphglow.settings import ModelConfig, RunConfig
+from graphglow.settings import GNNConfig, RunConfig
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
@@ -93,7 +93,7 @@ class Task(ABC):
 
 
 class GNNTask(Task):
-    """A GNN, ``hidden`` wide, on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S.
+    """A GNN on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S.
 
     ``balanced`` weighs each class alike, in the loss and in validation.
     """
@@ -101,16 +101,16 @@ class GNNTask(Task):
     def __init__(
         self,
         graph: Graph,
-        hidden: int,
-        config: ModelConfig,
+        config: GNNConfig,
         *,
         given: Structure | None = None,
+        input_weight: float = 1.0,
         balanced: bool = False,
     ) -> None:
         super().__init__(graph, config)
-        gnn = BACKBONES[config.backbone](config, graph, hidden, self.start)
+        gnn = BACKBONES[config.backbone](config, graph, config.hidden, self.start)
         self.gnn = gnn.to(graph.device)
-        self.mix = MixedPropagation(graph.adj, given, 1 if given is None else config.input_weight)
+        self.mix = MixedPropagation(graph.adj, given, input_weight)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
         self.train_weight = balancing(self.train_labels) if balanced else None
         self.val_weight = balancing(self.val_labels) if balanced else None
@@ -161,7 +161,7 @@ class Loop:
     ) -> list[Epoch]:
         """Train, and return the history up to where it stopped.
 
-        After :meth:`load_state` the epochs before are part of the history, and ``on_epoch`` is
+        After :meth:`load_state_dict` the epochs before are part of the history, and ``on_epoch`` is
         called for them again.
 
         Args:
@@ -169,7 +169,7 @@ class Loop:
             look: Called with the number of epochs done, while the weights are those of that epoch,
                 before the first epoch (0) and after each; it must change nothing.
             on_read: Called whenever scores have been read and are finite: this is the moment to
-                save :meth:`state`.
+                save :meth:`state_dict`.
         """
         done = int(self.number)
         history = self._read(0, done, on_epoch)
@@ -225,14 +225,14 @@ class Loop:
                 on_epoch(epochs[-1])
         return epochs
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Scores and best weights so far, by name, not copied; the task has the rest."""
         best = {f"best.{place}": weight for place, weight in enumerate(self.best_weights)}
         return {"number": self.number, "best": self.best, "scores": self.scores} | best
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Let :meth:`run` go on from what :meth:`state` gave, in place."""
-        for name, tensor in self.state().items():
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Let :meth:`run` go on from what :meth:`state_dict` gave, in place."""
+        for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -194,16 +193,9 @@ class PaperTask(Task):
     def logits(self) -> Tensor:
         return self.evaluate().logits
 
-    def state(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Part]:
         """All that training changes but theta."""
-        adam, generator = self.optimizer.state_dict(), self.generator.get_state()
-        return {"gnn": self.gnn.state_dict(), "adam": adam, "generator": generator}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave; before an epoch is recorded."""
-        self.gnn.load_state_dict(state["gnn"])
-        self.optimizer.load_state_dict(state["adam"])
-        self.generator.set_state(state["generator"])
+        return {"gnn": self.gnn, "adam": self.optimizer, "generator": self.generator}
 
 
 def over_refinements(losses: list[Tensor], active: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -240,15 +232,21 @@ def pretrain_structure(
     """
     device = resolve_device(config.device)
     graphs = [graph.to(device) for graph in graphs]
-    shared = SharedLearner(config, device)
-    theta, aim = shared.optimizer, config.objective
+    learner = StructureLearner(config.learner, seed=config.seed).to(device)
+    theta, aim, best = (
+        adam(learner, config.learner_learning_rate),
+        config.objective,
+        copy.deepcopy(learner),
+    )
     tasks = [
-        PaperTask(graph, shared.learner, config, config.seed + 1000 * place, theta, aim)
+        PaperTask(graph, learner, config, config.seed + 1000 * place, theta, aim)
         for place, graph in enumerate(graphs)
     ]
     scores: list[float] = []  # of theta after each visit
     history: list[Epoch] = []
-    parts: dict[str, Part] = {"theta": shared, **{f"task_{i}": t for i, t in enumerate(tasks)}}
+    parts: dict[str, Part] = {"learner": learner, "theta": theta, "best": best}
+    for place, task in enumerate(tasks):
+        parts |= {f"{name}_{place}": part for name, part in task.parts().items()}
     saved = offer = None
     if checkpoint is not None:
         sources = [fingerprint(graph) for graph in graphs]
@@ -271,8 +269,8 @@ def pretrain_structure(
             history += loop.run(on_epoch, on_read=offer)
             scores.append(sum(float(task.validate()[1]) for task in tasks) / len(tasks))
         if scores[-1] == max(scores):
-            shared.best.load_state_dict(shared.learner.state_dict())
-    best = shared.best.to("cpu").eval()
+            best.load_state_dict(learner.state_dict())
+    best = best.to("cpu").eval()
     best.provenance = {
         "trained": True,
         "sources": [graph.name for graph in graphs],
@@ -282,24 +280,6 @@ def pretrain_structure(
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
     return best
-
-
-class SharedLearner:
-    """The learner that all sources train, its optimizer, and the best learner so far."""
-
-    def __init__(self, config: PretrainConfig, device: torch.device) -> None:
-        self.learner = StructureLearner(config.learner, seed=config.seed).to(device)
-        self.optimizer = adam(self.learner, config.learner_learning_rate)
-        self.best = copy.deepcopy(self.learner)
-
-    def state(self) -> dict[str, Any]:
-        theta, best = self.learner.state_dict(), self.best.state_dict()
-        return {"theta": theta, "best": best, "adam": self.optimizer.state_dict()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.learner.load_state_dict(state["theta"])
-        self.best.load_state_dict(state["best"])
-        self.optimizer.load_state_dict(state["adam"])
 
 
 # Algorithm 3: transfer
@@ -319,7 +299,7 @@ def train_under(
     loop = Loop(task, config.epochs, config.patience)
     offer = None
     if checkpoint is not None:
-        parts: dict[str, Part] = {"task": task, "loop": loop}
+        parts: dict[str, Part] = {**task.parts(), "loop": loop}
         training = {
             "command": "transfer",
             "config": asdict(config),
