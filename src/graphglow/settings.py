@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, get_args, get_origin
 from graphglow.errors import LARGEST_INTEGER, LARGEST_RATE, InputError, one_of, plain
 
 BackboneName = Literal["appnp", "gat", "gcn", "gcnii", "gpr", "h2gcn", "linkx", "sage"]
-ClassWeight = Literal["none", "balanced"]
 Delta = Literal["truncate", "affine"]
 Device = Literal["auto", "cpu", "cuda"]
 Encoder = Literal["gcn", "mlp"]
@@ -220,9 +219,6 @@ class TransferConfig(GNNConfig):
     None: 0, 0.5 or 1, by validation accuracy."""
     top_k: int = 16
     """Edges of the refined graph that a node keeps, the strongest; more where others keep them."""
-    class_weight: ClassWeight = "none"
-    """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
-    whose score is then the balanced accuracy. For rare classes that matter as much as others."""
 
 
 EPISODES = {

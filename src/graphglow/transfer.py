@@ -186,13 +186,13 @@ def _over_refined(
     unseen = len(graph.val) == 0  # then training nodes say when to stop
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     seen = graph.with_labels(val=graph.train) if unseen else graph
-    balanced, trained = config.class_weight == "balanced", dict[float, dict[str, Any]]()
+    trained: dict[float, dict[str, Any]] = {}
     with out_of_memory_hint(f"training on {name}", NARROWER):
         structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
         began = time.perf_counter()
         for weight in weights:
-            task = GNNTask(seen, config, given=structure, input_weight=weight, balanced=balanced)
-            least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
+            task = GNNTask(seen, config, given=structure, input_weight=weight)
+            least = task.least_accuracy = accuracy_by_luck(task.val_labels)
             history = Loop(task, epochs, config.patience).run(on_epoch)
             task.gnn.zero_grad()
             trained[weight] = {
