@@ -25,7 +25,7 @@ class PlainConfig(RunConfig):
     hidden: int = 64
     """Width of the hidden layers."""
     num_layers: int = 2
-    """Number of layers, at least 2."""
+    """Number of layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +75,10 @@ PLAIN_GNNS: dict[str, Method] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPConfig(RunConfig):
-    """An MLP on the features, or LINKX."""
+class MLPConfig(PlainConfig):
+    """An MLP on the features, or LINKX: its layers are those behind its two branches."""
 
     least: ClassVar = RunConfig.least | {"num_layers": 1}
-
-    hidden: int = 64
-    """Width of the hidden layers."""
-    num_layers: int = 2
-    """Number of layers; of linkx, of the MLP behind its two branches, which have one each."""
 
 
 @dataclass(frozen=True, kw_only=True)
