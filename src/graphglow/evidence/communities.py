@@ -167,7 +167,7 @@ def _blocks(graph: _Level) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     bounds = torch.linspace(0, len(graph.degree), max(2, count + 1)).to(graph.row)
     bounds[-1] = len(graph.degree)
     sizes = torch.searchsorted(graph.row, bounds).diff().tolist()
-    return zip(*(part.split(sizes) for part in graph[:3]), strict=True)
+    return zip(*(torch.split(part, sizes) for part in graph[:3]), strict=True)
 
 
 def _summed(row: Tensor, col: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
