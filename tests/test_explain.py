@@ -70,6 +70,10 @@ def test_labelled_nodes_around_it_are_listed(prediction):
     assert {n for n, edge in zip(nodes, rows.input_edge, strict=True) if edge} <= around
     assert around & set(prediction.labelled.nonzero()[:, 0].tolist()) <= set(nodes)
     assert (rows.input_weight + rows.refined_weight)[rows.steps.notna()].is_monotonic_decreasing
+    step = torch.zeros(NODES, NODES).index_put_(tuple(data.edge_index), torch.tensor(1.0))
+    step = step / step.sum(1, keepdim=True).clamp_min(1)
+    walks = (step + step @ step)[node] / 2  # of one or two steps with even odds
+    assert rows.input_weight.tolist() == pytest.approx(walks[nodes].tolist(), abs=1e-6)
 
 
 # A pair

@@ -71,26 +71,12 @@ def objective(**changes):
 
 
 MODEL = {
-    "backbone": "gcn",
-    "num_layers": 2,
-    "attention_heads": 8,
-    "teleport": 0.1,
-    "steps": 10,
-    "dropout": 0.0,
-    "encoder": "gcn",
-    "input_weight": 0.5,
-    "structure_momentum": 1.0,
-    "num_pivots": 10,
-    "redraw_pivots": True,
-    "pivots_by_degree": False,
-    "refinements": 3,
-    "tolerance": 0.0,
-    "learning_rate": 0.02,
-    "weight_decay": 5e-4,
-    "capture": True,
-    "seed": 0,
+    "backbone": "gcn", "num_layers": 2, "attention_heads": 8, "teleport": 0.1, "steps": 10,
+    "dropout": 0.0, "encoder": "gcn", "input_weight": 0.5, "structure_momentum": 1.0,
+    "num_pivots": 10, "redraw_pivots": True, "pivots_by_degree": False, "refinements": 3,
+    "tolerance": 0.0, "learning_rate": 0.02, "weight_decay": 5e-4, "capture": True, "seed": 0,
     "device": "cpu",
-}
+}  # fmt: skip
 LEARNER_RATE = 0.02
 
 
@@ -100,14 +86,8 @@ def transfer_config(**changes):
 
 
 def pretrain_config(**changes):
-    settings = MODEL | {
-        "learner": learner().config,
-        "objective": objective(),
-        "learner_learning_rate": LEARNER_RATE,
-        "episodes": 1,
-        "epochs": 4,
-        "patience": 4,
-    }
+    settings = MODEL | {"episodes": 1, "epochs": 4, "patience": 4, "learner": learner().config}
+    settings |= {"objective": objective(), "learner_learning_rate": LEARNER_RATE}
     return PretrainConfig(**(settings | changes))
 
 

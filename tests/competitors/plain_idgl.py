@@ -11,19 +11,10 @@ from tiny_graphs import float64, keep_largest, row_norm
 
 FLOAT64 = torch.float64
 SETTINGS = {
-    "hidden": 6,
-    "num_heads": 3,
-    "threshold": 0.1,
-    "input_weight": 0.6,
-    "structure_momentum": 0.3,
-    "smoothness": 3.0,
-    "connectivity": 0.2,
-    "sparsity": 4.0,
-    "refinements": 4,
-    "tolerance": 0.0,
-    "dropout": 0.0,
-    "device": "cpu",
-}
+    "hidden": 6, "num_heads": 3, "threshold": 0.1, "input_weight": 0.6, "structure_momentum": 0.3,
+    "smoothness": 3.0, "connectivity": 0.2, "sparsity": 4.0, "refinements": 4, "tolerance": 0.0,
+    "dropout": 0.0, "device": "cpu",
+}  # fmt: skip
 BOTH = pytest.mark.parametrize("kind", ["idgl", "anchor"])
 
 

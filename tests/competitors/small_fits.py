@@ -10,14 +10,8 @@ from graphglow.graph import check_graph, prepare
 from tiny_graphs import raw_data
 
 EVERY = pytest.mark.parametrize("name", sorted(METHODS))
-SMALL = {
-    "epochs": 4,
-    "hidden": 8,
-    "num_pivots": 12,
-    "refinements": 2,
-    "dropout": 0.3,
-    "device": "cpu",
-}
+SMALL = {"epochs": 4, "hidden": 8, "num_pivots": 12, "refinements": 2, "dropout": 0.3}
+SMALL |= {"device": "cpu"}
 
 
 def small_data(*, num_nodes=45, homophily=0.8, noise=0.8, degree=4.0):

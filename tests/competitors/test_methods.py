@@ -20,7 +20,6 @@ def test_an_entry_can_be_shown_and_its_config_cannot_change(name):
     assert method.summary.isascii()
     assert "\n" not in method.summary
     assert method.backbone is None or method.backbone in BACKBONES
-    assert method.lighter is None or method.lighter in METHODS
     config = method.config()
     assert isinstance(config, RunConfig)
     with pytest.raises(FrozenInstanceError):

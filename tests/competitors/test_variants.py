@@ -80,30 +80,13 @@ NOT_OFFERED = {
     "random-theta": {"neighbours", "objective", "learner_learning_rate"},
 }
 CHANGES = {
-    "num_layers": 3,
-    "encoder": "mlp",
-    "input_weight": 0.2,
-    "structure_momentum": 0.5,
-    "num_pivots": 5,
-    "redraw_pivots": False,
-    "pivots_by_degree": True,
-    "refinements": 3,
-    "tolerance": 1.0,
-    "embedding_size": 5,
-    "neighbours": 2,
-    "num_heads": 3,
-    "objective": replace(OBJECTIVE, entropy=1.0),
-    "learner_learning_rate": 0.2,
-    "learning_rate": 0.1,
-    "weight_decay": 0.1,
-    "dropout": 0.1,
-    "seed": 5,
-    "backbone": "linkx",
-    "attention_heads": 1,
-    "teleport": 0.5,
-    "steps": 2,
-    "tied": False,
-}
+    "num_layers": 3, "encoder": "mlp", "input_weight": 0.2, "structure_momentum": 0.5,
+    "num_pivots": 5, "redraw_pivots": False, "pivots_by_degree": True, "refinements": 3,
+    "tolerance": 1.0, "embedding_size": 5, "neighbours": 2, "num_heads": 3,
+    "objective": replace(OBJECTIVE, entropy=1.0), "learner_learning_rate": 0.2,
+    "learning_rate": 0.1, "weight_decay": 0.1, "dropout": 0.1, "seed": 5, "backbone": "linkx",
+    "attention_heads": 1, "teleport": 0.5, "steps": 2, "tied": False,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -25,17 +25,10 @@ def small_graph(*, num_nodes=30, noise=0.5, homophily=0.8, dtype=FLOAT64):
 
 def model(graph=None, **changes):
     settings = {
-        "hidden": 5,
-        "edge_probability": 0.8,
-        "other_probability": 0.05,
-        "temperature": 0.5,
-        "prior_temperature": 0.3,
-        "kl_weight": 0.1,
-        "samples": 2,
-        "eval_samples": 4,
-        "dropout": 0.0,
-        "device": "cpu",
-    }
+        "hidden": 5, "edge_probability": 0.8, "other_probability": 0.05, "temperature": 0.5,
+        "prior_temperature": 0.3, "kl_weight": 0.1, "samples": 2, "eval_samples": 4,
+        "dropout": 0.0, "device": "cpu",
+    }  # fmt: skip
     return VGCN.build(graph or small_graph(), VGCNConfig(**(settings | changes)))
 
 

@@ -1,5 +1,7 @@
 """Pair evidence and candidates, against the same by hand."""
 
+import math
+
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
@@ -7,18 +9,20 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch_geometric.data import Data
 
 from graphglow.device import map_blocks
+from graphglow.evidence.channels import Channel
 from graphglow.evidence.pair_features import (
     FIRST_CONTEXT,
     FIRST_EVIDENCE,
     GROUPS,
     SECOND_EVIDENCE,
+    comparisons,
     labelled_homophily,
     structure,
 )
 from graphglow.evidence.refined import calibration, first_round
 from graphglow.evidence.views import belief_view, candidate_pairs, role_degrees, role_view
 from graphglow.graph.graph import known_graph
-from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed
+from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed, unit
 
 
 def graph(nodes=50, seed=0):
@@ -59,6 +63,18 @@ def test_common_neighbours_are_those_of_the_dense_matrix():
     torch.testing.assert_close(found[:, 1], share)
     rarity = (degree + 1).log().clamp_min(0.5).reciprocal()
     torch.testing.assert_close(found[:, 2], ((dense * rarity) @ dense)[u, v].log1p())
+
+
+def test_pairs_are_compared_by_cosine_z_score_and_log_odds_over_chance():
+    p, generator = known_graph(graph()), torch.Generator().manual_seed(0)
+    view, pairs = unit(torch.randn(50, 3, generator=generator)), torch.triu_indices(50, 50, 1)
+    classes = (3 * torch.randn(50, 3, generator=generator)).softmax(1)
+    found = comparisons(p, [(view, (0.1, 0.2))], [Channel(classes, torch.zeros(2))], pairs)
+    cosine, same = ((rows @ rows.T)[tuple(pairs)] for rows in (view, classes))
+    torch.testing.assert_close(found[:, 0], cosine)
+    torch.testing.assert_close(found[:, 1], ((cosine - 0.1) / 0.2).clamp(-4, 12) / 4)
+    over = same.logit() - math.log(p.chance / (1 - p.chance))
+    torch.testing.assert_close(found[:, 2], over.clamp(-8, 8) / 4)
 
 
 def test_candidates_are_each_pair_once():

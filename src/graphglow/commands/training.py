@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from graphglow.commands import flags
 from graphglow.commands.output import (
     TENSOR_SUFFIXES,
+    Outputs,
     check_output,
     epoch_bar,
     print_facts,
@@ -18,7 +18,6 @@ from graphglow.commands.output import (
     print_text,
     progress_bar,
     spinner,
-    write_each,
 )
 from graphglow.errors import InputError, one_of
 from graphglow.settings import (
@@ -66,28 +65,28 @@ def transfer(
     from graphglow.storage import Checkpoint
 
     inputs = (learner, target, reading.split_file)
-    new = partial(check_output, overwrite=overwrite, inputs=inputs)
-    out = out and new(out, suffixes=TENSOR_SUFFIXES)
-    predictions = predictions and new(predictions, suffixes=TABLES)
+    files = Outputs(
+        overwrite, inputs, out=(out, TENSOR_SUFFIXES), predictions=(predictions, TABLES)
+    )
     theta = load_learner(learner, seed=settings.seed)
     with spinner(f"loading {target}"):
         data, split = reading.read(target)
-    checkpoint = None
-    if out is not None and isinstance(settings, PaperConfig):
-        checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"), resume=resume)
+    paper = isinstance(settings, PaperConfig)
+    file = files.paths["out"] if paper else None
+    checkpoint = Checkpoint(file and file.with_name(f"{file.name}.checkpoint"), resume=resume)
     with epoch_bar(settings.epochs) as on_epoch:
-        result = graphglow.transfer(data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint)
-    write_each((out, result.save), (predictions, result.write_predictions))
-    if checkpoint is not None:
-        checkpoint.remove()
+        result = graphglow.transfer(
+            data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint if paper else None
+        )
+    files.write(out=result.save, predictions=result.write_predictions)
+    checkpoint.remove()
     facts: dict[str, Any] = {
         **result.summary(),
         "learner": learner,
         "split": split,
-        "out": out,
         "target_was_source": data.name in (result.learner.provenance.get("sources") or ()),
         "metrics": result.metrics(),
-        "predictions": predictions,
+        **files.paths,
     }
     print_facts("Transfer", facts, json=json)
 
@@ -119,15 +118,13 @@ def fit(
     from graphglow import competitors
     from graphglow.graph.write import TABLES
 
-    if predictions is not None:
-        inputs = (target, reading.split_file)
-        predictions = check_output(predictions, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
+    files = Outputs(overwrite, (target, reading.split_file), predictions=(predictions, TABLES))
     with spinner(f"loading {target}"):
         data, split = reading.read(target)
     with epoch_bar(settings.epochs) as on_epoch:
         result = competitors.fit(method, data, settings, on_epoch=on_epoch)
-    write_each((predictions, result.write_predictions))
-    print_facts("Fit", {**result.summary(), "split": split, "predictions": predictions}, json=json)
+    files.write(predictions=result.write_predictions)
+    print_facts("Fit", {**result.summary(), "split": split, **files.paths}, json=json)
 
 
 def pretrain(

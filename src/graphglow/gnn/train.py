@@ -48,7 +48,6 @@ class Task(ABC):
     capturable: ClassVar[bool] = True
     """Whether an epoch never waits for the GPU, so that it can be recorded as a CUDA graph."""
     optimizer: torch.optim.Optimizer
-    val_weight: Tensor | None = None
     least_accuracy: float = 0.0
     """Validation accuracies up to this one count as equal, and the loss decides."""
 
@@ -88,15 +87,12 @@ class Task(ABC):
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss and accuracy on the validation nodes: [] each."""
-        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
+        logits, labelled = self.logits(), (self.graph.val, self.val_labels)
         return cross_entropy(logits, *labelled), accuracy(logits, *labelled)
 
 
 class GNNTask(Task):
-    """A GNN on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S.
-
-    ``balanced`` weighs each class alike, in the loss and in validation.
-    """
+    """A GNN on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S."""
 
     def __init__(
         self,
@@ -105,15 +101,12 @@ class GNNTask(Task):
         *,
         given: Structure | None = None,
         input_weight: float = 1.0,
-        balanced: bool = False,
     ) -> None:
         super().__init__(graph, config)
         gnn = BACKBONES[config.backbone](config, graph, config.hidden, self.start)
         self.gnn = gnn.to(graph.device)
         self.mix = MixedPropagation(graph.adj, given, input_weight)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
-        self.train_weight = balancing(self.train_labels) if balanced else None
-        self.val_weight = balancing(self.val_labels) if balanced else None
 
     @property
     def weights(self) -> list[Tensor]:
@@ -121,7 +114,7 @@ class GNNTask(Task):
 
     def loss(self) -> Tensor:
         _, logits = self.gnn(self.gnn.encode(self.graph, self.dropout), self.mix, self.dropout)
-        return cross_entropy(logits, self.graph.train, self.train_labels, self.train_weight)
+        return cross_entropy(logits, self.graph.train, self.train_labels)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
@@ -292,18 +285,14 @@ def adam(
     )
 
 
-def cross_entropy(
-    logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None
-) -> Tensor:
-    """Mean cross-entropy on ``nodes``: [N, C], [M], [M], weight [M] of mean 1 -> []."""
-    cost = F.cross_entropy(logits.index_select(0, nodes), labels, reduction="none")
-    return (cost if weight is None else cost * weight).mean()
+def cross_entropy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy on ``nodes``: [N, C], [M], [M] -> []."""
+    return F.cross_entropy(logits.index_select(0, nodes), labels, reduction="none").mean()
 
 
-def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
+def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
     """Share of ``nodes`` whose largest logit is their label: likewise; NaN for no nodes."""
-    right = (logits.index_select(0, nodes).argmax(1) == labels).double()
-    return (right if weight is None else right * weight).mean()
+    return (logits.index_select(0, nodes).argmax(1) == labels).double().mean()
 
 
 def best_epoch(history: Sequence[Epoch], least_accuracy: float = 0.0) -> Epoch:
@@ -316,19 +305,10 @@ def epoch_score(epoch: Epoch, least_accuracy: float = 0.0) -> tuple[float, float
     return max(epoch.val_accuracy, least_accuracy), -epoch.val_loss
 
 
-def accuracy_by_luck(labels: Tensor, weight: Tensor | None = None) -> float:
-    """The accuracy of the majority class plus one standard error: [M], weight [M] of mean 1.
+def accuracy_by_luck(labels: Tensor) -> float:
+    """The accuracy of the majority class of labels [M] plus one standard error.
 
     Where a class is rare, untrained weights get this far if a few nodes are lucky.
     """
-    weight = torch.ones(len(labels)) if weight is None else weight.cpu()
-    share = min(1.0, float(torch.bincount(labels.cpu(), weight.double()).max()) / len(labels))
-    spread = share * (1 - share) * float(weight.double().square().mean())
-    return share + math.sqrt(spread / len(labels))
-
-
-def balancing(labels: Tensor) -> Tensor:
-    """Weights under which each class that occurs counts alike: [M] -> [M], of mean 1."""
-    counts = torch.bincount(labels)
-    each = len(labels) / (counts.clamp_min(1) * (counts > 0).sum())
-    return each[labels]
+    share = float(labels.bincount().max()) / len(labels)
+    return share + math.sqrt(share * (1 - share) / len(labels))

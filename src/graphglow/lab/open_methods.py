@@ -24,7 +24,7 @@ from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.neighbours import knn_edges
-from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
+from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner, untrained_like
 from graphglow.settings import Device, GNNConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
 
@@ -161,13 +161,6 @@ def refine_pool(
     pooled = data.clone()
     pooled.train_mask = data.train_mask | data.val_mask if known is None else known
     return learner.refine(pooled, seed=seed, device=resolve_device(device))
-
-
-def untrained_like(learner: EvidenceLearner, seed: int) -> EvidenceLearner:
-    """Return the control: weights never trained, log-odds on the learner's scale."""
-    control = EvidenceLearner.untrained(seed)
-    control.logit_scale.copy_(learner.logit_scale.cpu())
-    return control
 
 
 def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:

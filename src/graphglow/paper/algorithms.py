@@ -21,7 +21,7 @@ from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import edge_probabilities, entropy_loss, prior_loss, sketch
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.storage import Checkpoint, Part, checksum, restore
+from graphglow.storage import Checkpoint, Part, checksum
 
 NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 
@@ -233,38 +233,26 @@ def pretrain_structure(
     device = resolve_device(config.device)
     graphs = [graph.to(device) for graph in graphs]
     learner = StructureLearner(config.learner, seed=config.seed).to(device)
-    theta, aim, best = (
-        adam(learner, config.learner_learning_rate),
-        config.objective,
-        copy.deepcopy(learner),
-    )
+    theta, best = adam(learner, config.learner_learning_rate), copy.deepcopy(learner)
     tasks = [
-        PaperTask(graph, learner, config, config.seed + 1000 * place, theta, aim)
+        PaperTask(graph, learner, config, config.seed + 1000 * place, theta, config.objective)
         for place, graph in enumerate(graphs)
     ]
-    scores: list[float] = []  # of theta after each visit
-    history: list[Epoch] = []
     parts: dict[str, Part] = {"learner": learner, "theta": theta, "best": best}
     for place, task in enumerate(tasks):
         parts |= {f"{name}_{place}": part for name, part in task.parts().items()}
-    saved = offer = None
-    if checkpoint is not None:
-        sources = [fingerprint(graph) for graph in graphs]
-        training = {"command": "pretrain", "config": asdict(config), "sources": sources}
-        saved = checkpoint.begin(training)
-        offer = partial(checkpoint.offer, parts, {"scores": scores, "history": history})
-    if saved is not None:
-        scores += saved[1]["scores"]
-        history += [Epoch(*row) for row in saved[1]["history"]]
-        for epoch in history:
-            if on_epoch is not None:
-                on_epoch(epoch)
+    checkpoint, sources = checkpoint or Checkpoint(None), [fingerprint(graph) for graph in graphs]
+    facts = checkpoint.begin({"command": "pretrain", "config": asdict(config), "sources": sources})
+    scores: list[float] = facts.get("scores", [])  # of theta after each visit
+    history = [Epoch(*row) for row in facts.get("history", [])]
+    offer = partial(checkpoint.offer, parts, {"scores": scores, "history": history})
+    for epoch in history:
+        if on_epoch is not None:
+            on_epoch(epoch)
     for visit in range(len(scores), config.episodes * len(tasks)):
         task = tasks[visit % len(tasks)]
         loop = parts["loop"] = Loop(task, config.epochs, config.patience, read_every=1)
-        if saved is not None:
-            restore(parts, saved[0])
-            saved = None
+        checkpoint.restore(parts)
         with out_of_memory_hint(f"pre-training on {task.graph.name}", NEEDS_LESS):
             history += loop.run(on_epoch, on_read=offer)
             scores.append(sum(float(task.validate()[1]) for task in tasks) / len(tasks))
@@ -297,18 +285,17 @@ def train_under(
     """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3)."""
     task = PaperTask(graph, learner, config)
     loop = Loop(task, config.epochs, config.patience)
-    offer = None
-    if checkpoint is not None:
-        parts: dict[str, Part] = {**task.parts(), "loop": loop}
-        training = {
-            "command": "transfer",
-            "config": asdict(config),
-            "target": fingerprint(graph),
-            "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
-        }
-        if (saved := checkpoint.begin(training)) is not None:
-            restore(parts, saved[0])
-        offer = partial(checkpoint.offer, parts)
+    parts: dict[str, Part] = {**task.parts(), "loop": loop}
+    training = {
+        "command": "transfer",
+        "config": asdict(config),
+        "target": fingerprint(graph),
+        "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
+    }
+    checkpoint = checkpoint or Checkpoint(None)
+    checkpoint.begin(training)
+    checkpoint.restore(parts)
+    offer = partial(checkpoint.offer, parts)
     return task, loop.run(on_epoch, look=look and partial(look, task), on_read=offer)
 
 
