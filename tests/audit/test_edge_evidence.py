@@ -18,7 +18,9 @@ from graphglow.auditing.pair_features import (
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
+    QUANTILES,
     ReferenceTables,
+    _context,
     _log_ratios,
     _regression,
     estimate_false_edge_mix,
@@ -140,6 +142,47 @@ def test_the_false_edges_are_counted_and_mostly_by_degree():
     mix, share = estimate_false_edge_mix(*(log_odds(kinds[i]) for i in (2, 0, 1)))
     assert float(share.sigmoid()) == pytest.approx(0.3, abs=0.05)
     assert float((mix.sigmoid() - 0.1) / 0.8) == pytest.approx(0.7, abs=0.05)  # of the low ones
+
+
+def test_what_has_no_closed_form_is_that_of_the_edges_of_other_folds():
+    """Affinities and the spectrum against dense matrices; 60 nodes have the whole spectrum."""
+    whole = inputs(graph())
+    low, high = whole.graph.low.long(), whole.graph.high.long()
+    torch.testing.assert_close(whole.z.mean(0), torch.zeros(whole.z.shape[1]), atol=1e-5, rtol=0)
+    values = torch.linalg.eigvalsh(whole.x.T.cov(correction=0)).flip(0)
+    variance = (values / (values + 0.02 * values.mean())).diag()
+    torch.testing.assert_close(whole.z.T.cov(correction=0), variance, atol=1e-4, rtol=0)
+    for k in range(FOLDS):
+        kept = pair_fold(low, high) != k
+        a = torch.zeros(60, 60).index_put_((low[kept], high[kept]), torch.tensor(1.0))
+        a, z, b = a + a.T, whole.z, whole.beliefs
+        degree, ends = a.sum(1), b.T @ a.sum(1)
+        expected = z.T @ (a - torch.outer(degree, degree) / degree.sum()) @ z / degree.sum()
+        torch.testing.assert_close(whole.feature_affinity[k], expected, atol=1e-5, rtol=1e-4)
+        weak, chance = 5 / b.shape[1], torch.outer(ends, ends) / ends.sum()
+        expected = (b.T @ a @ b + weak) / (chance + weak)
+        torch.testing.assert_close(whole.class_affinity[k], expected, atol=1e-5, rtol=1e-4)
+        scale, rows = (degree + degree.mean()).rsqrt(), whole.spectrum[k]
+        rebuilt = (rows * whole.signs[k]) @ rows.T
+        torch.testing.assert_close(rebuilt, scale[:, None] * a * scale, atol=1e-4, rtol=0)
+
+
+def test_the_context_of_an_audit_by_name():
+    whole, g = inputs(graph(labels=False)), torch.Generator().manual_seed(0)
+    edges, uniform, by_degree = (torch.randn(500, len(EVIDENCE), generator=g) for _ in range(3))
+    false = torch.tensor([0.3, -0.2])
+    found = dict(zip(CONTEXT, _context(whole, [edges, uniform, by_degree], false), strict=True))
+    degree, count = whole.graph.degree, len(whole.graph.low)
+    expected = {"size": math.log(count) / 3 - 3, "degree": float(degree.mean().log1p()) / 4}
+    expected["unevenness"] = math.log1p(float((degree**2).mean() / degree.mean() ** 2)) / 3
+    expected |= {"has_features": 1, "has_labels": 0, "false_edge_mix": 0.3, "share": -0.2}
+    for kind, pairs in (("uniform", uniform), ("degree", by_degree)):
+        expected[f"told_{kind}"] = float(edges[:, EVIDENCE.index(f"fits_{kind}")].mean())
+        place = EVIDENCE.index(f"fit_{kind}")
+        for q in QUANTILES:
+            below = edges[:, place] <= pairs[:, place].quantile(q)
+            expected[f"below_{q}_{kind}"] = float(below.float().mean()) / q
+    assert {name: float(fact) for name, fact in found.items()} == pytest.approx(expected, abs=1e-5)
 
 
 def test_tables_and_regressions_leave_out_the_fold_of_the_pair():
