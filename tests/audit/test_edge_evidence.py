@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import Auditor, missing_candidates
+from graphglow.auditing.auditor import LEVELS, Auditor, missing_candidates, share_facts
 from graphglow.auditing.pair_features import (
     FOLDS,
     GROUPS,
@@ -21,6 +22,7 @@ from graphglow.auditing.reference_tables import (
     QUANTILES,
     ReferenceTables,
     _context,
+    _fits,
     _log_ratios,
     _regression,
     estimate_false_edge_mix,
@@ -185,6 +187,27 @@ def test_the_context_of_an_audit_by_name():
     assert {name: float(fact) for name, fact in found.items()} == pytest.approx(expected, abs=1e-5)
 
 
+def test_facts_of_the_share_by_plain_loops():
+    g = torch.Generator().manual_seed(0)
+    edges, *others = (torch.randn(300, len(EVIDENCE), generator=g) / 2 for _ in range(3))
+    facts = share_facts(edges, *others).view(-1, 4)
+    fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+    for column in range(4):  # the last is the sum of the first two
+
+        def of(rows, column=column):
+            return rows[:, fits[:2]].sum(1) if column == 3 else rows[:, fits[column]]
+
+        own = of(edges)
+        expected = [float(own.quantile(q)) for q in LEVELS] + [float((-4 * own).sigmoid().mean())]
+        for pairs in map(of, others):
+            shares = [float((own <= pairs.quantile(q)).float().mean()) for q in LEVELS]
+            expected += [
+                math.log((s + 3e-3) / (q + 3e-3)) for s, q in zip(shares, LEVELS, strict=True)
+            ]
+            expected += [float(pairs.mean() - own.mean()), float((-4 * pairs).sigmoid().mean())]
+        assert facts[:, column].tolist() == pytest.approx(expected, abs=1e-5)
+
+
 def test_tables_and_regressions_leave_out_the_fold_of_the_pair():
     """Edges and pairs of fold 2 change places: what is said of fold 2 stays, all else does not."""
     generator = torch.Generator().manual_seed(0)
@@ -197,6 +220,9 @@ def test_tables_and_regressions_leave_out_the_fold_of_the_pair():
     for before, after in (tables, weights):
         same = [torch.allclose(*pair, atol=1e-3) for pair in zip(before, after, strict=True)]
         assert same == [fold == 2 for fold in range(FOLDS)]
+    fits = _fits(weights[0][None], raw[2], folds[2])[:, 0]
+    own = [float(weights[0][i % FOLDS] @ F.pad(raw[2][i], (1, 0), value=1)) for i in range(200)]
+    torch.testing.assert_close(fits, torch.tensor(own))
 
 
 def test_the_fold_of_a_pair_is_spread_evenly():
