@@ -26,6 +26,7 @@ from graphglow.auditing.reference_tables import (
     _log_ratios,
     _regression,
     estimate_false_edge_mix,
+    pairs_without_edge,
 )
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.sparse import is_edge
@@ -185,6 +186,18 @@ def test_the_context_of_an_audit_by_name():
             below = edges[:, place] <= pairs[:, place].quantile(q)
             expected[f"below_{q}_{kind}"] = float(below.float().mean()) / q
     assert {name: float(fact) for name, fact in found.items()} == pytest.approx(expected, abs=1e-5)
+
+
+def test_pairs_without_an_edge_are_drawn_uniformly_and_by_degree():
+    p = known_graph(graph(nodes=400, edges=1200))
+    drawn = pairs_without_edge(p, 5000, torch.Generator().manual_seed(0))
+    for pairs, mean in zip(
+        drawn, (p.degree.mean(), (p.degree**2).mean() / p.degree.mean()), strict=True
+    ):
+        assert pairs.shape == (2, 5000)
+        assert bool((pairs[0] < pairs[1]).all())
+        assert not bool(is_edge(p.links, pairs).any())
+        assert float(p.degree[pairs].mean()) == pytest.approx(float(mean), rel=0.03)
 
 
 def test_facts_of_the_share_by_plain_loops():
