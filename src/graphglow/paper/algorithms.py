@@ -283,19 +283,19 @@ def train_under(
     checkpoint: Checkpoint | None = None,
 ) -> tuple[PaperTask, list[Epoch]]:
     """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3)."""
-    task = PaperTask(graph, learner, config)
+    task, offer = PaperTask(graph, learner, config), None
     loop = Loop(task, config.epochs, config.patience)
-    parts: dict[str, Part] = {**task.parts(), "loop": loop}
-    training = {
-        "command": "transfer",
-        "config": asdict(config),
-        "target": fingerprint(graph),
-        "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
-    }
-    checkpoint = checkpoint or Checkpoint(None)
-    checkpoint.begin(training)
-    checkpoint.restore(parts)
-    offer = partial(checkpoint.offer, parts)
+    if checkpoint is not None:
+        parts: dict[str, Part] = {**task.parts(), "loop": loop}
+        training = {
+            "command": "transfer",
+            "config": asdict(config),
+            "target": fingerprint(graph),
+            "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
+        }
+        checkpoint.begin(training)
+        checkpoint.restore(parts)
+        offer = partial(checkpoint.offer, parts)
     return task, loop.run(on_epoch, look=look and partial(look, task), on_read=offer)
 
 
