@@ -387,11 +387,15 @@ def adjacency_of(low: Tensor, high: Tensor, weight: Tensor | None, num_nodes: in
     scale = degree.double().rsqrt()
     value = scale[low] * scale[high]  # [M]
     value = (value if weight is None else value * weight).float()
-    row, col = torch.cat([low, high, node]), torch.cat([high, low, node])
+    low, high = low.long(), high.long()
+    key = torch.cat([low * num_nodes + high, high * num_nodes + low, node * (num_nodes + 1)])
+    del low, high
     values = torch.cat([value, value, degree.double().reciprocal().float()])
-    key, order = (row * num_nodes + col).sort()
-    crow = torch.searchsorted(key, torch.arange(num_nodes + 1, device=low.device) * num_nodes)
-    return SparseMatrix.symmetric(crow, col[order], values[order], num_nodes)
+    key, order = key.sort()
+    values = values[order]
+    del order
+    crow = torch.searchsorted(key, torch.arange(num_nodes + 1, device=key.device) * num_nodes)
+    return SparseMatrix.symmetric(crow, key.remainder_(num_nodes), values, num_nodes)
 
 
 def undirected_edges(

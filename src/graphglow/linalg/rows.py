@@ -13,7 +13,7 @@ from graphglow.linalg.sparse import SparseMatrix
 PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to four of them
 MANY = 2**17
 """Rows above which a product is made of few columns at once, and draws are made on a GPU."""
-ROWS = 2**14  # of a Gram matrix at once
+ROWS = 2**12  # of a hidden layer or a Gram matrix at once
 AT_ONCE = 2**24  # numbers of a hidden layer that are kept
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
