@@ -15,7 +15,7 @@ from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.gnn import BACKBONES, Backbone, FixedStructure, Structure
-from graphglow.gnn.train import Epoch, best_epoch
+from graphglow.gnn.train import Epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
@@ -39,7 +39,7 @@ from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", *MASKS)
 RUN_FACTS = (
     "history", "train_seconds", "seconds", "peak_memory_bytes",
-    "input_weight", "chosen_by", "against_input", "least_accuracy",
+    "input_weight", "chosen_by", "against_input", "best",
 )  # fmt: skip
 """What a file holds of the graph and of the run."""
 SHOWN = (
@@ -176,8 +176,8 @@ class TransferResult(RunResult):
     """What chose lambda: ``settings``, ``validation`` or, without such nodes, ``leave-one-out``."""
     against_input: Comparison | None = None
     """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
-    least_accuracy: float = 0.0
-    """Validation accuracies up to this one counted as equal."""
+    best: int
+    """Number of the epoch whose weights were kept."""
 
     @cached_property
     @torch.no_grad()
@@ -195,7 +195,7 @@ class TransferResult(RunResult):
     @property
     def best_epoch(self) -> Epoch:
         """The epoch whose weights were kept."""
-        return best_epoch(self.history, self.least_accuracy)
+        return self.history[self.best - 1]
 
     def summary(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in ("input_weight", "chosen_by", "verdict")}
