@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from graphglow import result
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.paper import BlendedStructure
+from graphglow.paper.pivots import BlendedStructure
 from tiny_graphs import dense_latent, float64, learner, small_data
 
 N = 24

@@ -13,7 +13,7 @@ import graphglow
 from command_line import ring_arrays
 from graphglow import device
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn.backbones import BACKBONES
 from graphglow.gnn.train import GNNTask, accuracy_by_luck
 from graphglow.graph import check_graph, synthetic_graph
 from graphglow.graph.check import with_random_split

@@ -14,15 +14,16 @@ from torch_geometric.data import Data
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.gnn import BACKBONES, Backbone, FixedStructure, Structure
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Backbone, FixedStructure, Structure
 from graphglow.gnn.train import Epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.graph.write import class_names, own_ids, prediction_frame
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
+from graphglow.paper.learner import StructureLearner
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.pretrained import Learner
 from graphglow.scores import (

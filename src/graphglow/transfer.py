@@ -22,7 +22,7 @@ from graphglow.device import (
 from graphglow.errors import InputError, warn, with_settings
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.views import link_rows
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.gnn.train import (
     Epoch,
     GNNTask,
@@ -34,8 +34,8 @@ from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
+from graphglow.paper.learner import StructureLearner
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import RefinedEdges, TransferResult, method_under, with_known_classes

@@ -6,8 +6,9 @@ import torch
 from test_objective import all_signs
 
 from graphglow.graph import prepare
-from graphglow.paper import StructureLearner, objective
+from graphglow.paper import objective
 from graphglow.paper.algorithms import PaperTask, pretrain_structure, train_under
+from graphglow.paper.learner import StructureLearner
 from graphglow.paper.pivots import PivotStructure
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 from tiny_graphs import computing_in_float64, small_data

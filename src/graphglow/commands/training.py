@@ -249,7 +249,7 @@ def learner_settings(learner: str | None) -> type[TransferConfig | PaperConfig]:
         return TransferConfig
     if name == "paper":
         return PaperConfig
-    from graphglow.paper import StructureLearner
+    from graphglow.paper.learner import StructureLearner
     from graphglow.pretrained import load_learner
 
     paper = isinstance(load_learner(learner or ""), StructureLearner)

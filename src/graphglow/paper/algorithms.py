@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from graphglow.device import out_of_memory_hint, resolve_device
-from graphglow.gnn import BACKBONES, Backbone, Dropout, MixedPropagation, Structure
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Backbone, Dropout, MixedPropagation, Structure
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
 from graphglow.graph import Graph
 from graphglow.paper.learner import StructureLearner
