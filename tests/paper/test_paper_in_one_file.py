@@ -133,7 +133,7 @@ def test_a_transfer_is_algorithm_3(shared):
     learner, config = StructureLearner(LEARNER, seed=3), PaperConfig(**shared, epochs=12)
     graph = graph_of(SOURCES[0])
     plain = problem_of(PaperTask(graph, learner, config))
-    task, history = train_under(learner.requires_grad_(False), graph, config)
+    task, history, _ = train_under(learner.requires_grad_(False), graph, config)
     assert {epoch.refinements for epoch in history} == ({2, 3} if config.tolerance else {3})
     losses = paper.train_target_gnn(plain, theta_of(learner), 12)
     assert [epoch.loss for epoch in history] == pytest.approx(losses)
