@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import missing_candidates
+from graphglow.auditing.auditor import Auditor, missing_candidates
 from graphglow.auditing.pair_features import (
     FOLDS,
     GROUPS,
@@ -104,6 +104,24 @@ def test_evidence_and_context_have_their_names_and_are_finite():
         assert tables.context.shape == (len(CONTEXT),)
         assert bool(evidence.isfinite().all() & tables.context.isfinite().all())
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(RAW)
+
+
+def test_scores_are_the_odds_against_both_kinds_of_false_edges():
+    """o = a_3 s_3 - log sum_k exp(l_k / 2 + p_k - a_k s_k), as the docstring has it."""
+    g, auditor = torch.Generator().manual_seed(0), Auditor()
+    auditor.missing_scale.copy_(torch.tensor([0.5, -2.0]))
+    f, c = torch.randn(7, len(EVIDENCE), generator=g), torch.randn(len(CONTEXT), generator=g) / 3
+    for missing, scorer in ((False, auditor.edges), (True, auditor.pairs)):
+        for weight in scorer.parameters():
+            weight.data += torch.randn(weight.shape, generator=g) / 5
+        fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+        s, mix = f[:, fits] + (f @ scorer.out)[:, None], float(c[CONTEXT.index("false_edge_mix")])
+        a = (scorer.trust_bias + c @ scorer.trust).exp().log1p()
+        share = torch.tensor([1 / (1 + math.exp(mix)), 1 / (1 + math.exp(-mix))])
+        odds = share.sqrt() * (scorer.prior_bias + c @ scorer.prior - (a * s)[:, :2]).exp()
+        score = a[2] * s[:, 2] - odds.sum(1).log()
+        expected = 0.5 * score - 2 if missing else score
+        torch.testing.assert_close(auditor.score(f, c, missing), expected)
 
 
 def test_the_false_edges_are_counted_and_mostly_by_degree():

@@ -16,6 +16,7 @@ from graphglow.evidence.pair_features import (
     GROUPS,
     SECOND_EVIDENCE,
     comparisons,
+    contributions,
     labelled_homophily,
     structure,
 )
@@ -75,6 +76,13 @@ def test_pairs_are_compared_by_cosine_z_score_and_log_odds_over_chance():
     torch.testing.assert_close(found[:, 1], ((cosine - 0.1) / 0.2).clamp(-4, 12) / 4)
     over = same.logit() - math.log(p.chance / (1 - p.chance))
     torch.testing.assert_close(found[:, 2], over.clamp(-8, 8) / 4)
+
+
+def test_what_two_kinds_of_evidence_say_together_is_shared():
+    parts = contributions(
+        lambda f: f[:, 0] * f[:, 1] + f[:, 2] + 1, torch.tensor([[2.0, 3, 5]]), [[0], [1], [2]]
+    )
+    assert parts.tolist() == [[3, 3, 5, 1]]
 
 
 def test_candidates_are_each_pair_once():
