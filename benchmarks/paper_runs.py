@@ -60,8 +60,8 @@ def learner_file(folder: Path, wanted: runs.Pretraining) -> Path:
     return folder / f"{wanted.key}.safetensors"
 
 
-def make(job: tuple[str, Any, Path, Path | None]) -> tuple[str, Any, list[Row]]:
-    """Pre-train a learner, or make a group of runs; return the job's name, the job and its rows."""
+def make(job: tuple[str, Any, Path, Path | None]) -> tuple[str, Any, list[Row] | None]:
+    """Pre-train a learner or make a group of runs; return it and its rows, None where it failed."""
     name, what, folder, root = job
     torch.set_float32_matmul_precision("highest")
     began = time.perf_counter()
@@ -73,7 +73,7 @@ def make(job: tuple[str, Any, Path, Path | None]) -> tuple[str, Any, list[Row]]:
             made = group_rows(what, folder, root, began)
     except Exception as error:
         print(f"lost {name}: {runs.sentence(error)}", flush=True)
-        made = []
+        return name, what, None
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return name, what, made
@@ -114,6 +114,7 @@ class Jobs:
     def __init__(self, plan: runs.Plan, args: argparse.Namespace, folder: Path) -> None:
         self.folder, self.args = folder, args
         self.asked, self.made = set[str](), set[str]()  # keys of learners
+        self.again = list[Any]()  # what failed once
         groups: dict[tuple[Any, ...], Group] = {}
         for run, rows in plan.jobs:
             round_, large = run.config.seed // ROUND, run.cell.target in LARGE
@@ -139,6 +140,16 @@ class Jobs:
                 cell = group[0][0].cell
                 return f"{cell.line} on {cell.target}", group, self.folder, self.args.data_root
         return None
+
+    def put_back(self, what: Any) -> None:
+        """Try a job that failed once more."""
+        if any(what is one or what == one for one in self.again):
+            return
+        self.again.append(what)
+        if isinstance(what, runs.Pretraining):
+            self.asked.discard(what.key)
+        else:
+            self.groups.append(what)
 
 
 def main() -> None:
@@ -173,6 +184,9 @@ def main() -> None:
                 print(f"lost: {result!r}", flush=True)
                 continue
             name, what, made = result
+            if made is None:
+                jobs.put_back(what)
+                continue
             if isinstance(what, runs.Pretraining):
                 jobs.made.add(what.key)
             for row in made:
@@ -180,7 +194,7 @@ def main() -> None:
                 count += 1
             print(f"{time.monotonic() - began:.0f} s, {count} rows: {name}", flush=True)
         ended.close()
-    print(f"{count} rows; {sum(map(len, jobs.groups))} runs left")
+    print(f"{count} rows")
 
 
 if __name__ == "__main__":

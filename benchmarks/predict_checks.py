@@ -49,11 +49,10 @@ from graphglow.lab.open_methods import (
     predict_pool,
     refine_pool,
     run_method,
-    untrained_like,
 )
 from graphglow.lab.open_suite import Target, attacked_files, draw, find_targets
 from graphglow.lab.row_files import provenance
-from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.pretrained import UNIVERSAL, evidence_learner, untrained_like
 from graphglow.refine import choose_edges
 from graphglow.storage import append_line
 

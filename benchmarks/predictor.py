@@ -30,9 +30,9 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretraining import ALL_SOURCES, pretrain_folds
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
-from graphglow.lab.open_methods import untrained_like
 from graphglow.lab.open_suite import Target, draw, find_targets
 from graphglow.lab.row_files import provenance
+from graphglow.pretrained import untrained_like
 from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import append_line
 from measuring import calibration_error

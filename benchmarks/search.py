@@ -107,11 +107,11 @@ GLOW: Space = {
     "structure_momentum": (0.25, 0.5, 1.0),
     "num_pivots": (400, 800),
 }
-"""Of all lines of GraphGLOW; T is 4. What follows an earlier search narrowed for each kind."""
+"""Of all lines of GraphGLOW; T is 4. What follows earlier searches narrowed for each kind."""
 BY_KIND: dict[bool, Space] = {
     True: {
-        "dropout": (0.0, 0.2, 0.3, 0.5),
-        "weight_decay": (0.0, 5e-5, 5e-4),
+        "dropout": (0.0,),  # .2 and more cost three points of validation accuracy
+        "weight_decay": (0.0, 5e-5),
         "input_weight": (0.3, 0.5, 0.7, 0.8, 0.9),
     },
     False: {
@@ -143,18 +143,37 @@ LEARNERS: tuple[Settings, ...] = (
 """Pre-trainings; a random theta takes their shapes and encoders."""
 LINES = ("graphglow", "random-theta", "equal-theta", "gcn")
 LARGE = ("pubmed", "cornell5")
-"""A trial takes many times as long: every eighth only, with 400 pivots, and the best two again."""
+"""A trial takes many times as long: every eighth, with 400 pivots, and the best three again."""
+KNOWN: dict[bool, dict[int, Settings]] = {
+    True: {
+        1000: {"dropout": 0.0, "weight_decay": 0.0, "learning_rate": 0.01, "input_weight": 0.9,
+               "learner": 2},
+        1001: {"dropout": 0.0, "weight_decay": 0.0, "learning_rate": 0.005, "input_weight": 0.9,
+               "learner": 0},
+    },
+    False: {
+        1000: {"dropout": 0.6, "weight_decay": 5e-3, "learning_rate": 0.01, "input_weight": 0.5,
+               "learner": 2},
+        1001: {"dropout": 0.5, "weight_decay": 5e-4, "learning_rate": 0.005, "input_weight": 0.5,
+               "learner": 0},
+    },
+}  # fmt: skip
+"""Trials of each kind that an earlier search chose for a trained and for a random theta: they are
+among those that run again."""
 TRIALS, BEST, FRESH, PATIENCE = 60, 5, (101, 102, 103), 100
 FIRST_STAGE = 0.6
 """Share of the time for first trials."""
 WINDOW = 10
 """Epochs over which validation accuracy is averaged, so that a lucky one chooses no settings."""
-EXTRA, EXTRA_TRIALS = ("lds", "idgl", "vgcn"), 8
-"""Slow competitors, and their trials on the small Facebook graphs if time is left in the end."""
 
 
 def draw(line: str, target: str, number: int) -> Settings:
     """Return trial ``number``; ``learner`` is a place in LEARNERS."""
+    if line in LINES[:3] and number in KNOWN[target in SOCIAL]:
+        found = {"num_pivots": 400, "structure_momentum": 1.0, "encoder": "gcn"}
+        found |= KNOWN[target in SOCIAL][number]
+        whole = learner_config(found["learner"]).embedding_size
+        return found | ({"dimensions": whole} if line == "equal-theta" else {})
     social = target in SOCIAL
     stream = random.Random(f"{'social' if social else 'citation'} {number}")
     place = stream.randrange(len(LEARNERS))
@@ -265,48 +284,45 @@ class Search:
     def __init__(self, args: argparse.Namespace, learners: Path) -> None:
         self.args, self.began, self.folder = args, time.monotonic(), learners
         self.rows: list[Job] = []
-        self.made: set[str] = set()  # learners
-        self.waiting = [*self._pretrainings(), *self._first_trials()]
-        self.settling = False
-
-    def _file(self, target: str, place: int) -> str:
-        return str(self.folder / f"{'citation' if target in SOCIAL else 'social'}-{place}")
+        self.asked, self.made = set[str](), set[str]()  # learners
+        self.settling = args.first is not None
+        if args.first is None:
+            self.waiting = list(self._first_trials())
+        else:
+            lines = map(json.loads, args.first.read_text().splitlines())
+            self.rows = [row for row in lines if row.get("target") in args.targets]
+            self.waiting = self._second_trials()
 
     def _job(self, line: str, target: str, number: int, seed: int, stage: int) -> Job:
         settings, epochs = draw(line, target, number), self.args.epochs
-        if line in EXTRA:
+        if line not in LINES:
             epochs = min(epochs, METHODS[line].config().epochs)
-        ours = line == "graphglow"
+        file, place = None, FRESH.index(seed) if seed in FRESH else 0
+        if line == "graphglow":
+            kind = "citation" if target in SOCIAL else "social"
+            file = str(self.folder / f"{kind}-{settings['learner']}-{place}")
         return {
             "line": line, "target": target, "trial": number, "seed": seed, "stage": stage,
             "settings": settings, "root": self.args.data_root, "device": self.args.device,
-            "file": self._file(target, settings["learner"]) if ours else None,
-            "epochs": epochs,
+            "file": file, "learner_seed": place, "epochs": epochs,
         }  # fmt: skip
 
-    def _pretrainings(self) -> Iterator[Job]:
-        epochs = {"epochs": min(self.args.epochs, SHORT["epochs"])}
-        for place in range(len(LEARNERS)):
-            for target in {t in SOCIAL: t for t in self.args.targets}.values():
-                sources = [s for s in of_the_other_kind(target) if s in self.args.sources]
-                yield {
-                    "line": "pretrain", "learner": place, "sources": sources,
-                    "file": self._file(target, place), "root": self.args.data_root,
-                    "device": self.args.device, "common": epochs,
-                }  # fmt: skip
+    def _pretraining(self, job: Job) -> Job:
+        """Return the pre-training of the learner that a trial asks for."""
+        wanted = [s for s in of_the_other_kind(job["target"]) if s in self.args.sources]
+        epochs = {"epochs": min(self.args.epochs, SHORT["epochs"]), "seed": job["learner_seed"]}
+        return {
+            "line": "pretrain", "learner": job["settings"]["learner"], "sources": wanted,
+            "file": job["file"], "root": self.args.data_root, "device": self.args.device,
+            "common": epochs,
+        }  # fmt: skip
 
     def _first_trials(self) -> Iterator[Job]:
         for number in range(self.args.trials):
             for target in self.args.targets:
                 if target not in LARGE or number % 8 == 0:
-                    for line in LINES:
+                    for line in self.args.lines:
                         yield self._job(line, target, number, 0, 1)
-
-    def _extra_trials(self) -> Iterator[Job]:
-        for target in ("reed98", "amherst41", "johnshopkins55"):
-            for number, line in product(range(EXTRA_TRIALS), EXTRA):
-                if target in self.args.targets:
-                    yield self._job(line, target, number, 0, 1)
 
     def next_jobs(self) -> list[Job] | None:
         late = time.monotonic() - self.began > FIRST_STAGE * self.args.seconds
@@ -315,6 +331,9 @@ class Search:
         jobs: list[Job] = []
         for job in self.waiting:
             if job["line"] == "graphglow" and job["file"] not in self.made:
+                if job["file"] not in self.asked:
+                    self.asked.add(job["file"])
+                    return [self._pretraining(job)]
                 continue
             if jobs and (self._alone(job) or (job["line"] == "gcn") != (jobs[0]["line"] == "gcn")):
                 continue
@@ -331,16 +350,19 @@ class Search:
 
     def _second_trials(self) -> list[Job]:
         best = {key: ranked(rows)[:BEST] for key, rows in equal_trials(self.rows).items()}
+        for line, target in best:
+            if line in LINES[:3]:
+                best[line, target] = [*KNOWN[target in SOCIAL], *best[line, target]][:BEST]
         jobs = [
             self._job(line, target, numbers[place], seed, 2)
             for seed in FRESH
             for place in range(BEST)
             for (line, target), numbers in best.items()
-            if place < min(len(numbers), 2 if target in LARGE else BEST)
+            if place < min(len(numbers), 3 if target in LARGE else BEST)
         ]
         small = [job for job in jobs if job["target"] not in LARGE]
         large = [job for job in jobs if job["target"] in LARGE]
-        return [*small, *large, *self._extra_trials()]
+        return [*small, *large]
 
     def done(self, row: Job) -> None:
         self.rows.append(row)
@@ -356,7 +378,8 @@ def equal_trials(rows: list[Job]) -> dict[tuple[str, str], list[Job]]:
             found[row["line"], row["target"]].append(row)
     for target in {target for _, target in found}:
         mine = [found[line, target] for line in LINES if (line, target) in found]
-        shared = set.intersection(*({row["trial"] for row in its} for its in mine))
+        trials = [{row["trial"] for row in its} for its in mine]
+        shared = set.intersection(*trials) if trials else set()
         for line in LINES:
             if (line, target) in found:
                 kept = [row for row in found[line, target] if row["trial"] in shared]
@@ -412,7 +435,7 @@ def settle(trials: Path) -> None:
         number = ranked(full)[0]
         mine = [row for row in full if row["trial"] == number]
         scores[line, target] = score = fmean(row.get("smooth_accuracy", 0.0) for row in mine)
-        settings = as_settings(line, draw(line, target, number))
+        settings = as_settings(line, dict(mine[0]["settings"]))
         own = {"graphglow": "graphglow-on", "random-theta": "random-on", "equal-theta": "equal-on"}
         tuned.setdefault(own.get(line, line), {})[target] = settings
         row = {
@@ -457,10 +480,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("trials"), help="a folder")
     parser.add_argument("--settle", type=Path, help="a file of trials: choose by them, run nothing")
+    parser.add_argument("--first", type=Path, help="a file of first trials: run the best again")
     parser.add_argument("--seconds", type=float, default=450)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--targets", nargs="+", default=GRAPHS[::-1], choices=GRAPHS)
     parser.add_argument("--sources", nargs="+", default=GRAPHS, choices=GRAPHS)
+    parser.add_argument("--lines", nargs="+", default=LINES, choices=(*LINES, *SPACES))
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--epochs", type=int, default=500)
     parser.add_argument("--together", type=int, default=1, help="trials of a process at once")

@@ -27,7 +27,7 @@ from graphglow.lab.markdown import (
 )
 from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS
 from graphglow.lab.row_files import Row, newest, read_rows, rows_in
-from graphglow.paper import StructureLearner
+from graphglow.paper.learner import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.storage import atomic_path
 
@@ -150,16 +150,26 @@ def predict() -> str:
     return "\n".join(parts)
 
 
+def measure_text(measure: str, value: float) -> str:
+    form, unit, _ = CHECKED[measure]
+    return "" if pd.isna(value) else form.format(unit * value)
+
+
 def check_table(check: str, rows: pd.DataFrame) -> str:
-    """Means over seeds, by target and measure (lines) and method (columns)."""
+    """Means over seeds: a line for each target; for each measure of it where methods are many."""
     measures = [m for m in CHECKED if m in rows and rows[m].notna().any()]
     methods = list(rows["method"].unique())
+    if len(methods) == 1:
+        means = rows.groupby("target", sort=False)[measures].mean()
+        text = [means[m].map(partial(measure_text, m)) for m in measures]
+        lines = [[target, *line] for target, *line in zip(means.index, *text, strict=True)]
+        return markdown([check, *(CHECKED[m][2] for m in measures)], lines)
     lines = []
     for measure in measures:
-        form, unit, title = CHECKED[measure]
-        means = unit * rows.pivot_table(measure, "target", "method", sort=False)
-        text = means.reindex(columns=methods).map(form.format).where(means.notna(), "")
-        lines += [[f"{target}: {title}", *text.loc[target]] for target in text.index]
+        means = rows.pivot_table(measure, "target", "method", sort=False)
+        table = means.reindex(columns=methods).map(partial(measure_text, measure))
+        title = CHECKED[measure][2]
+        lines += [[f"{target}: {title}", *table.loc[target]] for target in table.index]
     return markdown([check, *methods], lines)
 
 
@@ -182,8 +192,11 @@ FAMILIES = {
 
 
 def methods() -> str:
-    lines = [[f"`{name}`", FAMILIES[m.family], m.summary] for name, m in METHODS.items()]
-    return markdown(["name", "kind", "what it is"], lines)
+    lines = []
+    for family, title in FAMILIES.items():
+        own = [f"`{name}`: {m.summary}" for name, m in METHODS.items() if m.family == family]
+        lines.append([title, "<br>".join(own)])
+    return markdown(["kind", "methods"], lines)
 
 
 def competitors(targets: Sequence[str]) -> str:
@@ -227,6 +240,15 @@ def paper_table(experiment: str) -> str:
     return tables_of(experiment, paper_rows(), read_settings())
 
 
+def table2() -> str:
+    """Write the lines of Table 2 that differ from Table 1: those of methods that read sources."""
+    before = [line.replace("*", "") for line in paper_table("table1").splitlines()[2:]]
+    lines = paper_table("table2").splitlines(keepends=True)
+    return "".join(
+        line for line in lines if line.strip().replace("*", "") not in before or line == "\n"
+    )
+
+
 def paper_row_counts() -> str:
     rows = pd.json_normalize(paper_rows(), max_level=2)
     gpu = rows["provenance.machine.gpu"].fillna("CPU")
@@ -253,8 +275,8 @@ def held_out() -> str:
     scores = rows.groupby([name, "target", "method"])["test_accuracy"].agg(
         lambda values: f"{spread(values.tolist())} ({len(values)})"
     )
-    table = scores.unstack(fill_value="")[["graphglow", "random-theta", "gcn"]].reset_index()
-    return markdown(["name", "held out", *table.columns[2:]], table.to_numpy().tolist())
+    table = scores.unstack("target", fill_value="").reset_index()
+    return markdown(["learner", *table.columns[1:]], table.to_numpy().tolist())
 
 
 # Time and memory
@@ -264,13 +286,19 @@ TITLES = {
     "peak_bytes": "peak MB", "predict_seconds": "predict all, s", "node_ms": "one new node, ms",
     "file_bytes": "file, MB",
 }  # fmt: skip
+UNITS = {"seconds": " s", "peak_bytes": " MB"}
 MODEL = ("refinements", "pivots")
 USUAL = {"precision": "float32", "delta": "truncate", "backend": "auto", "stage": "all"}
 """Rows of other ways to compute, and of parts of a computation, are left out."""
 
 
-def speed_table(file: str, case: Sequence[str], measured: Sequence[str]) -> str:
-    """Write a line for each case; of several rows about one case on a device the newest counts."""
+def speed_table(
+    file: str, case: Sequence[str], measured: Sequence[str], across: str | None = None
+) -> str:
+    """Write a line for each case; of several rows about one case on a device the newest counts.
+
+    What differs in ``across`` alone stands beside each other.
+    """
     rows = frame_of(file)
     if rows.empty:
         return NO_ROWS
@@ -279,11 +307,20 @@ def speed_table(file: str, case: Sequence[str], measured: Sequence[str]) -> str:
     for name, value in USUAL.items():
         rows = rows[rows[name].isna() | (rows[name] == value)]
     rows = rows[rows["nodes"].notna()].drop_duplicates([*case, "device"], keep="last")
-    rows = rows.sort_values(["device", "nodes", *case[:1]], kind="stable")
-    lines = [
-        [*(shown(name, row[name]) for name in columns), machine(row)] for _, row in rows.iterrows()
-    ]
-    return markdown([*(TITLES.get(name, name) for name in columns), "on"], lines)
+    order = ["nodes", "device"] if across else ["device", "nodes", *case[:1]]
+    rows = rows.sort_values(order, kind="stable")
+    rows["on"] = rows.apply(machine, axis=1)
+    text = pd.DataFrame({name: rows[name].map(partial(shown, name)) for name in [*columns, "on"]})
+    if across is not None:
+        case = [name for name in [*case, "on"] if name != across]
+        text["both"] = (text[list(measured)] + [UNITS[name] for name in measured]).agg(
+            ", ".join, axis=1
+        )
+        text = text.pivot_table("both", case, across, "last", fill_value="", sort=False)
+        text = text.rename(columns=lambda name: f"{name} {across}".replace(" part", ""))
+        text = text.reset_index()
+    titles = [TITLES.get(name, name) for name in text]
+    return markdown(titles, text.to_numpy().tolist())
 
 
 def shown(name: str, value: Any) -> str:
@@ -364,15 +401,16 @@ TABLES: dict[str, Callable[[], str]] = {
     "social": lambda: competitors(SOCIAL),
     "rows": paper_row_counts,
     **{name: partial(paper_table, name) for name in EXPERIMENTS},
+    "table2": table2,
     "made": made,
     "held_out": held_out,
     "measured": lambda: speed_table(
-        "bench_refine.jsonl", ("part", "target", "nodes"), ("seconds", "peak_bytes")
+        "bench_refine.jsonl", ("target", "nodes", "part"), ("seconds", "peak_bytes"), "part"
     ),
     "new_node": lambda: speed_table(
         "bench_new_node.jsonl", ("nodes", "edges"), ("predict_seconds", "node_ms", "file_bytes")
     ),
-    "ray": lambda: speed_table("ray.jsonl", ("part", "nodes", "workers"), ("seconds", "load")),
+    "ray": lambda: speed_table("ray.jsonl", ("part", "nodes", "workers"), ("seconds",), "workers"),
     "epoch": lambda: speed_table(
         "bench_epoch.jsonl",
         ("target", "nodes", "edges", *MODEL, "epochs"),

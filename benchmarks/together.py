@@ -14,6 +14,8 @@ import torch
 
 from graphglow.gnn.train import READ_EVERY, Epoch, Loop
 
+GRACE = 30.0
+
 
 def as_they_end(
     function: Callable[[Any], Any],
@@ -22,15 +24,17 @@ def as_they_end(
     processes: int,
     seconds: float,
 ) -> Iterator[Any]:
-    """Yield ``function(job)``, or the error it raised, as jobs end; after ``seconds`` give up.
+    """Yield ``function(job)``, or the error it raised, as jobs end; start none after ``seconds``.
 
-    ``next_job`` is asked whenever a process is free; None means that there is none for now.
+    ``next_job`` is asked whenever a process is free; None means that there is none for now. What
+    runs when the time is over has ``GRACE`` seconds more: a process that is killed while it uses
+    a GPU can make the GPU refuse the next ones.
     """
     stop, ended, running = time.monotonic() + seconds, queue.SimpleQueue[Any](), 0
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, torch.set_num_threads, (1,)) as pool:  # its end kills what runs
-        while (left := stop - time.monotonic()) > 0:
-            while running < processes and (job := next_job()) is not None:
+        while (left := stop + GRACE - time.monotonic()) > 0:
+            while left > GRACE and running < processes and (job := next_job()) is not None:
                 pool.apply_async(function, (job,), callback=ended.put, error_callback=ended.put)
                 running += 1
             if running == 0:

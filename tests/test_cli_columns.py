@@ -88,20 +88,12 @@ def test_a_saved_prediction_remembers_them(run):
         (["id"], "--columns takes pairs such as id=person leave_out=notes; got 'id'"),
         (["id="], "got 'id='"),
         (["id=person", "id=risk"], "--columns names two columns as id"),
-        (["ident=person"], "columns has 'ident': 'person'"),
-        (["id=persno"], "people.csv has no column 'persno', chosen as id; it has person"),
-        (["leave_out=fone"], "people.csv has no column 'fone', which columns names"),
         (["category=fone"], "people.csv has no column 'fone', which columns names"),
     ],
 )
 def test_bad_choices_are_one_line(run, given, said):
     words = ["fit", "--method", "gcn", "--target", TARGET, "--columns", *given]
     assert said in run(*words).refuses()
-
-
-def test_a_named_graph_has_no_columns(run):
-    words = ["fit", "--method", "gcn", "--target", "wine", *COLUMNS]
-    assert "wine has no columns to choose" in run(*words).refuses()
 
 
 @pytest.mark.parametrize("table", ["people.csv", "payments.csv"])
@@ -111,28 +103,3 @@ def test_a_table_of_a_pair_is_never_overwritten(run, table, tmp_path):
     line = run(*words, "--predictions", table, "--overwrite").refuses()
     assert "one of the inputs" in line
     assert (tmp_path / table).read_bytes() == before
-
-
-def test_a_missing_table_is_named_before_its_columns(run):
-    line = run("transfer", "--target", "people.csv+gone.csv", *COLUMNS, *SMALL).refuses()
-    assert line == "graphglow: There is no table gone.csv. Check the path.\n"
-
-
-def test_one_class_is_called_by_its_name(run):
-    nodes = pd.DataFrame({"id": range(4), "label": ["low", "low", "high", "high"], "a": range(4)})
-    nodes["split"] = ["train", "train", "val", "test"]
-    nodes.to_csv("n.csv", index=False)
-    status, _, err = run("fit", "--method", "mlp", "--target", "n.csv", *SMALL)
-    assert status == 2
-    assert err.endswith("training nodes must have at least two classes; got only low\n")
-
-
-def test_a_seed_for_a_graph_that_has_a_split_is_refused(run):
-    nodes = pd.DataFrame({"id": range(8), "label": [0, 1] * 4, "a": range(8)})
-    nodes["split"] = ["train"] * 4 + ["val"] * 2 + ["test"] * 2
-    nodes.to_csv("n.csv", index=False)
-    words = ["fit", "--method", "mlp", "--target", "n.csv", *SMALL, "--json"]
-    assert run(*words).json["split"] == "own"
-    assert "has one (own)" in run(*words, "--split-seed", "0").refuses()
-    nodes.drop(columns="split").to_csv("n.csv", index=False)
-    assert run(*words, "--split-seed", "2").json["split"] == "random seed 2"

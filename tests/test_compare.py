@@ -11,6 +11,8 @@ from graphglow.cli import main
 from graphglow.compare import Comparison, Line, chance, splits_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.lab import open_methods as methods
+from graphglow.pretrained import evidence_learner
+from graphglow.scores import scores_of
 from tiny_graphs import small_data
 
 QUICK = ("mlp", "predict")
@@ -58,6 +60,15 @@ def test_too_few_labels_are_refused():
     data.y[5:] = -1
     with pytest.raises(InputError, match="5 labelled nodes are too few to compare: 6 are needed"):
         graphglow.compare(data)
+
+
+def test_a_ranking_is_by_the_probabilities_of_test_nodes():
+    data = small_data(num_nodes=90, noise=3.0)
+    data.split = "own"
+    (line,) = graphglow.compare(data, "predict", seeds=1, device="cpu").lines
+    p = methods.predict_pool(data, evidence_learner(), device="cpu")
+    expected = scores_of(data.y[data.test_mask], p[data.test_mask])
+    assert (line.accuracy, line.auroc) == pytest.approx((expected.accuracy, expected.auroc))
 
 
 def runs(*right):

@@ -97,7 +97,7 @@ def test_files_without_permission(home, tmp_path):
 
 @pytest.mark.gpu
 def test_without_memory_on_a_gpu_the_sentence_says_what_would_fit():
-    graph = graphglow.synthetic_graph(20_000, num_edges=200_000, seed=0)
+    graph = graphglow.synthetic_graph(num_nodes=20_000, average_degree=20.0)
     before = torch.cuda.get_per_process_memory_fraction()
     torch.cuda.set_per_process_memory_fraction(0.002)
     try:

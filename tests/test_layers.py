@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import graphglow
 
 PACKAGE = Path(graphglow.__file__).parent
@@ -145,16 +143,6 @@ def test_the_product_never_imports_the_laboratory():
     assert found == []
 
 
-def test_linear_algebra_knows_tensors_only():
-    found = {
-        area_of(name)
-        for area, _, tree in MODULES
-        if area == "linalg"
-        for _, name in imports(ast.walk(tree))
-    }
-    assert found <= {None, "linalg", "checks", "errors"}
-
-
 def test_help_needs_no_torch():
     heavy = {"torch", "torch_geometric", "numpy", "scipy", "pandas", "sklearn"}
     for area, path, tree in MODULES:
@@ -185,29 +173,15 @@ def test_torch_load_reads_weights_only():
     assert [line for _, path, tree in MODULES for line in unsafe_torch_loads(path, tree)] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from graphglow.result import TransferResult",
-        "import graphglow.transfer",
-        "from graphglow import transfer",
-    ],
-)
-def test_the_walk_sees_an_upward_import(source):
-    assert upward_imports("paper", Path("x.py"), ast.parse(source))
-    assert not upward_imports("cli", Path("x.py"), ast.parse(source))
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["import pickle", "from joblib import load", "np.load(f, allow_pickle=True)",
-     "pd.read_pickle(f)"],
-)  # fmt: skip
-def test_the_walk_sees_a_pickle(source):
-    assert pickling(Path("x.py"), ast.parse(source))
-
-
-def test_the_walk_sees_an_unsafe_torch_load():
+def test_the_walks_see_what_they_look_for():
+    path, parse = Path("x.py"), ast.parse
+    upward = "from graphglow.result import TransferResult", "import graphglow.transfer"
+    for source in (*upward, "from graphglow import transfer"):
+        assert upward_imports("paper", path, parse(source))
+        assert not upward_imports("cli", path, parse(source))
+    loads = "np.load(f, allow_pickle=True)", "pd.read_pickle(f)"
+    for source in ("import pickle", "from joblib import load", *loads):
+        assert pickling(path, parse(source))
     for source in ("torch.load(f)", "torch.load(f, weights_only=False)"):
-        assert unsafe_torch_loads(Path("x.py"), ast.parse(source))
-    assert not unsafe_torch_loads(Path("x.py"), ast.parse("torch.load(f, weights_only=True)"))
+        assert unsafe_torch_loads(path, parse(source))
+    assert not unsafe_torch_loads(path, parse("torch.load(f, weights_only=True)"))

@@ -1,6 +1,5 @@
 """Python takes what the command line takes: names, paths, objects, and settings by name."""
 
-import networkx as nx
 import pytest
 
 import graphglow
@@ -38,23 +37,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest(use):
         use(small_data())
 
 
-@pytest.mark.filterwarnings("ignore:.*no split of its own")
-def test_names_paths_and_objects_are_graphs(tmp_path):
-    assert graphglow.refine("wine", device="cpu").num_nodes == 178
-    assert graphglow.explain_pair("wine", 0, 1, device="cpu").facts["target"] == "wine"
-    (tmp_path / "p.csv").write_text("\n".join(["id,f", *(f"p{i},{i % 4}" for i in range(12))]))
-    (tmp_path / "r.csv").write_text("\n".join(["source,target", "p1,p2", "p3,p4"]))
-    assert graphglow.refine(f"{tmp_path / 'p.csv'}+{tmp_path / 'r.csv'}").verdict.startswith(
-        "cannot tell"
-    )
-    graph = nx.karate_club_graph()
-    nx.set_node_attributes(graph, {n: {"y": graph.nodes[n]["club"], "f": n % 5} for n in graph})
-    assert graphglow.fit("gcn", graph, epochs=2, device="cpu").data.num_nodes == 34
-
-
 def test_what_is_no_graph_is_one_sentence():
     for stranger in (None, 3, {"x": 1}):
         with pytest.raises(graphglow.InputError, match=r"is no graph\. Give a name, a path"):
             graphglow.transfer(stranger)
     with pytest.raises(graphglow.InputError, match="needs a list of source graphs; got a single"):
         graphglow.pretrain("wine")
+    for strangers in ([], ["corra"], [None], small_data()):
+        with pytest.raises(graphglow.InputError):
+            graphglow.pretrain(strangers, kind="paper")

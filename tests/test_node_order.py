@@ -2,18 +2,9 @@
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
 import graphglow
-
-
-def listed_otherwise(data: Data, order: torch.Tensor) -> Data:
-    """Node i is ``order[i]`` of the graph, and its edges are listed backwards."""
-    other = data.clone()
-    for name in ("x", "y", "train_mask", "val_mask", "test_mask"):
-        other[name] = data[name][order]
-    other.edge_index = order.argsort()[data.edge_index].flip(1)
-    return other
+from tiny_graphs import relabelled
 
 
 def keys(edges: torch.Tensor, nodes: int) -> torch.Tensor:
@@ -26,7 +17,8 @@ def both(request):
     if request.param == "none":
         data.x = torch.ones_like(data.x)  # nodes are told apart by neighbours and labels alone
     order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(1))
-    other = listed_otherwise(data, order)
+    other = relabelled(data, order)
+    other.edge_index = other.edge_index.flip(1)
     if request.param == "sparse":
         other.x = other.x.to_sparse()
     return data, other, order

@@ -44,13 +44,3 @@ def run(words: list[str], folder: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_it_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= 150
-
-
-@pytest.mark.parametrize("target", ["demo", "test"])
-def test_the_make_targets_exist(target: str) -> None:
-    assert f"make {target}" in README.read_text()
-    assert re.search(rf"^{target}:", (README.parent / "Makefile").read_text(), flags=re.MULTILINE)

@@ -83,6 +83,9 @@ def test_no_label_outside_of_the_training_nodes_is_read(wine, refined):
     again = graphglow.refine(other, device="cpu", edges="replace")
     assert all(torch.equal(again[name], refined[name]) for name in EDGES)
     assert torch.equal(again.class_probability, refined.class_probability)
+    other.y = torch.where(wine.test_mask, (wine.y + 1) % 3, wine.y)  # nor for the verdict
+    again = graphglow.refine(other, device="cpu", edges="replace")
+    assert again.verdict == refined.verdict
 
 
 def test_without_labels_there_is_a_graph_and_no_prediction(wine):
@@ -119,28 +122,7 @@ def test_refined_edges_are_not_those_that_were_made(wine, refined):
         assert not graphglow.describe(made)["made_of_nearest_neighbours"]
 
 
-def test_the_control_was_never_trained(wine, refined):
-    control = graphglow.refine(wine, "untrained", device="cpu")
-    assert not torch.equal(control.class_probability, refined.class_probability)
-    again = graphglow.refine(wine, "untrained", device="cpu")
-    assert torch.equal(control.edge_index, again.edge_index)
-
-
-def test_a_learner_of_ones_own_is_a_file_or_an_object(wine, refined, tmp_path):
-    learner = graphglow.EvidenceLearner.untrained(3)
-    learner.save(tmp_path / "own.safetensors")
-    one, other = (
-        graphglow.refine(wine, x, device="cpu") for x in (learner, tmp_path / "own.safetensors")
-    )
-    assert torch.equal(one.edge_index, other.edge_index)
-
-
-def test_a_foreign_learner_and_a_bad_probability_are_refused(wine, tmp_path):
-    graphglow.StructureLearner(graphglow.LearnerConfig()).save(tmp_path / "paper.safetensors")
-    with pytest.raises(
-        graphglow.InputError, match="needs an evidence learner; got one of the paper's kind"
-    ):
-        graphglow.refine(wine, tmp_path / "paper.safetensors")
+def test_a_bad_probability_is_refused(wine):
     with pytest.raises(graphglow.InputError, match="min_probability must lie in"):
         graphglow.refine(wine, min_probability=2)
 
@@ -154,7 +136,7 @@ def test_edges_of_the_input_are_counted_once():
 def test_the_verdict_says_by_what_it_is_better(refined, wine):
     assert re.match(
         r"better: 9\S+% of \d+ labelled edges join one class, against .*\n"
-        r"predictions are right for \S+ of 4\d validation nodes, over the input for ",
+        r"predictions are right for \S+ of 44 validation nodes, over the input for ",
         refined.verdict,
     )
     blank = wine.clone()
@@ -259,10 +241,10 @@ def test_leave_one_out_chooses_what_becomes_of_the_edges(data, choices):
         assert int(made.edge_in_input.sum()) == 2 * input_edges(data)
 
 
-def test_a_node_keeps_about_as_many_edges_as_the_graph_has(wine, refined):
+def test_as_many_edges_are_kept_as_the_graph_has(wine, refined):
     few = graphglow.refine(wine, device="cpu", top_k=2)
     assert few.edge_index.shape[1] < refined.edge_index.shape[1]
-    assert refined.edge_index.shape[1] <= 1.25 * 2 * input_edges(wine)
+    assert refined.edge_index.shape[1] == 2 * input_edges(wine)
     assert refined.edge_index[0].bincount(minlength=wine.num_nodes).min() >= 1
     assert few.edge_index[0].bincount(minlength=wine.num_nodes).min() >= 1
     with pytest.raises(graphglow.InputError, match="top_k must be >= 1"):

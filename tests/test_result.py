@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.graph import load_graph, write_graph
 from graphglow.result import TransferResult
 from graphglow.storage import CHECKSUM, load_tensors, save_tensors
 from graphglow.transfer import transfer
@@ -198,21 +197,3 @@ def test_lists_as_long_as_there_are_edges_stay_with_the_nodes():
     assert refined.node_id == data.node_id
     assert refined.y is not None
     assert "some_edge_attr" not in refined
-
-
-@pytest.mark.parametrize("suffix", [".pt", ".npz", ".graphml"])
-def test_a_refined_graph_survives_every_format(result, suffix, tmp_path):
-    """Written, loaded again: the same edges with the same weights."""
-    refined = result.refined_graph(3)
-    refined.node_id = [f"n{i}" for i in range(40)]
-    write_graph(refined, tmp_path / f"g{suffix}")
-    back = load_graph(tmp_path / f"g{suffix}")
-    assert back.is_undirected()
-    for name in [name for name in back.keys() if name.startswith("directed_")]:  # noqa: SIM118
-        back[name.removeprefix("directed_")] = back[name]
-    assert weights_of(back) == pytest.approx(weights_of(refined), rel=1e-6)
-    assert back.node_id == refined.node_id
-
-
-def weights_of(data):
-    return dict(zip(map(tuple, data.edge_index.T.tolist()), data.edge_weight.tolist(), strict=True))

@@ -21,6 +21,7 @@ from graphglow.graph.check import MASKS, with_random_split
 from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_methods import (
     BAGS,
+    LOGISTIC,
     METHOD_TITLES,
     NEED_FEATURES,
     POOL,
@@ -33,7 +34,7 @@ from graphglow.pretrained import UNIVERSAL, LearnerName
 from graphglow.scores import Scores, scores_of
 from graphglow.settings import Device
 
-DEFAULT_METHODS = tuple(name for name in METHOD_TITLES if name not in ("paper", *BAGS))
+DEFAULT_METHODS = tuple(name for name in METHOD_TITLES if name not in ("paper", LOGISTIC, *BAGS))
 """The paper's learner takes as long as all others together."""
 SIGNIFICANCE_LEVEL = 0.05
 LEAST_LABELLED = 6
@@ -59,9 +60,14 @@ class Line(NamedTuple):
     """Of two classes, for the one with fewer labels."""
 
     @property
+    def name(self) -> str:
+        """The method as people call it."""
+        return METHOD_TITLES[self.method]
+
+    @property
     def basis(self) -> str:
         """What the estimate comes from."""
-        if self.method in BAGS:
+        if self.method in (LOGISTIC, *BAGS):
             return "out of fold"
         return "leave-one-out" if self.method in POOL else "validation"
 
@@ -96,37 +102,46 @@ class Comparison:
     def verdict(self) -> str:
         """Which to use, by what, and what the test nodes say of it."""
         chosen, best = self.recommended, self.lines[0]
-        name, highest = METHOD_TITLES[chosen.method], METHOD_TITLES[best.method]
         by = f"{chosen.estimate:.1%} by {chosen.basis}"
         right = f"{by}; {chosen.accuracy:.1%} of test nodes right"
         if len(self.lines) == 1:
-            return f"{name}: {right}. Nothing else was run."
-        use = f"Use {name}: its own estimate is the highest, {right}"
+            return f"{chosen.name}: {right}. Nothing else was run."
+        use = f"Use {chosen.name}: its own estimate is the highest, {right}"
         if chosen is not best:
             apart = 100 * (best.accuracy - chosen.accuracy)
-            below = f"{apart:.1f} points below {highest} ({chosen.against_highest})"
+            below = f"{apart:.1f} points below {best.name} ({chosen.against_highest})"
             return f"{use}, {below}."
-        level = [METHOD_TITLES[o.method] for o in self.lines if o.against_highest == "level"]
+        level = [o.name for o in self.lines if o.against_highest == "level"]
         names = ", ".join(level) if len(level) < 5 else f"{len(level)} others"
         return f"{use}, {f'level with {names}' if level else 'the highest'}."
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per method: its line, its name, and words."""
+        return [
+            {"method": line.method, "name": line.name}
+            | line._asdict()
+            | {"basis": line.basis, "against_highest": line.against_highest}
+            for line in self.lines
+        ]
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with a row per method."""
         import pandas as pd
 
-        frame = pd.DataFrame(self.lines, columns=list(Line._fields))
-        frame.insert(1, "name", [METHOD_TITLES[line.method] for line in self.lines])
-        words = ("basis", "against_highest")
-        return frame.assign(**{name: [getattr(one, name) for one in self.lines] for name in words})
+        return pd.DataFrame(self.records())
 
-    def __repr__(self) -> str:
+    def table(self) -> str:
+        """Return the frame as text, less what most do not ask for, and what was tested on."""
         columns, frame = ["name", "accuracy"], self.to_frame()
         if self.majority is not None:
             columns += [name for name in RANKED if self.majority[name] is not None]
             frame.loc[len(frame)] = {"name": "always the majority"} | self.majority
         shown = frame[[*columns, "estimate", "seconds", "against_highest"]]
-        table = shown.to_string(index=False, float_format="{:.3f}".format, na_rep="")
-        return f"{table}\n{self.how}\n{self.verdict}"
+        table: str = shown.to_string(index=False, float_format="{:.3f}".format, na_rep="")
+        return f"{table}\n{self.how}"
+
+    def __repr__(self) -> str:
+        return f"{self.table()}\n{self.verdict}"
 
 
 def compare(
@@ -163,7 +178,22 @@ def compare(
     splits, how = splits_of(graph, seeds, seed)
     if lacks_features(graph):
         methods = [method for method in methods if method not in NEED_FEATURES]
-    right = {method: torch.full((len(splits), len(graph.y)), math.nan) for method in methods}
+    where: dict[str, Any] = {"learner": learner, "device": device, "progress": progress}
+    return side_by_side(splits, how, methods, seed=seed, **where)
+
+
+def side_by_side(
+    splits: Sequence[Data],
+    how: str,
+    methods: Sequence[str],
+    *,
+    seed: int,
+    learner: LearnerName = UNIVERSAL,
+    device: Device = "auto",
+    progress: Progress = no_progress,
+) -> Comparison:
+    """Run methods on graphs with the same nodes, each with a seed of its own from ``seed`` on."""
+    right = {method: torch.full((len(splits), len(splits[0].y)), math.nan) for method in methods}
     entries: dict[str, list[Entry]] = {method: [] for method in methods}
     quality: dict[str, list[Scores]] = {method: [] for method in methods}
     failed: dict[str, str] = {}

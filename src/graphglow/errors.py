@@ -9,7 +9,7 @@ import math
 import operator
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 C = TypeVar("C")
@@ -42,7 +42,10 @@ def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.5) -> str
 
 
 def with_settings(config: C, settings: Mapping[str, Any]) -> C:
-    """Return ``config`` with some settings replaced by name; an unknown name is refused."""
+    """Return ``config`` with some settings replaced by name; an unknown name is refused.
+
+    A mapping replaces settings of a config inside.
+    """
     if not settings:
         return config
     known = [field.name for field in fields(config) if field.init]  # type: ignore[arg-type]
@@ -52,7 +55,12 @@ def with_settings(config: C, settings: Mapping[str, Any]) -> C:
                 f"{type(config).__name__} has no setting {name!r}{did_you_mean(name, known)}: "
                 f"it has {', '.join(known)}"
             )
-    changed: C = replace(config, **settings)  # type: ignore[type-var]
+    inside = {
+        name: with_settings(getattr(config, name), value)
+        for name, value in settings.items()
+        if isinstance(value, Mapping) and is_dataclass(getattr(config, name))
+    }
+    changed: C = replace(config, **{**settings, **inside})  # type: ignore[type-var]
     return changed
 
 

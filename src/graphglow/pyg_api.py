@@ -1,7 +1,6 @@
 """For PyG: transforms that refine or audit the edges of a graph."""
 
 import copy
-import math
 from typing import Any, Literal, get_args
 
 import torch
@@ -17,7 +16,6 @@ from graphglow.graph.check import MASKS, one_graph, without_edges
 from graphglow.paper.pivots import EPS
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
-from graphglow.result import strongest_messages
 from graphglow.settings import PaperConfig
 from graphglow.transfer import transfer
 
@@ -87,15 +85,19 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data) -> Data:
         _check_single(data, "RefineStructure")
-        edges = one_graph(data).edge_index
-        augment = self.mode == "augment" and edges is not None and edges.shape[1] > 0
+        given = one_graph(data).edge_index
         by_evidence = isinstance(self.learner, EvidenceLearner)
-        pairs, weight = (self._by_evidence if by_evidence else self._by_paper)(data, augment)
+        found = self._by_evidence(data) if by_evidence else self._by_paper(data)
+        pairs, weight = found.edge_index.cpu(), found.edge_weight.cpu().float()
         kept, kept_weight = pairs[:, :0], weight[:0]
-        if augment:
-            kept, given = data.edge_index.cpu().long(), data.get("edge_weight")
+        if self.mode == "augment" and given is not None and given.shape[1] > 0:
+            kept, known_weight = given.cpu().long(), data.get("edge_weight")
             ones = torch.ones(kept.shape[1])
-            kept_weight = ones if given is None else given.detach().cpu().float().flatten()
+            kept_weight = ones if known_weight is None else known_weight.detach().cpu().flatten()
+            keys = torch.tensor([[int(found.num_nodes)], [1]])
+            both = torch.cat([kept, kept.flip(0)], dim=1)
+            new = ~torch.isin((keys * pairs).sum(0), (keys * both).sum(0))
+            pairs, weight = pairs[:, new], weight[new]
         total, share = float(len(weight)), 0.5 if by_evidence else self.config.input_weight
         if float(kept_weight.sum()) > 0:
             total = float(kept_weight.sum()) * (1 - share) / share
@@ -103,21 +105,19 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         refined = without_edges(copy.copy(data))
         device = next(part.device for part in (data.edge_index, data.x, pairs) if part is not None)
         refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
-        refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
+        refined.edge_weight = torch.cat([kept_weight.float(), weight]).to(device)
         return refined
 
-    def _by_evidence(self, data: Data, augment: bool) -> tuple[Tensor, Tensor]:
-        """The edges of :func:`graphglow.refine`, or those of them that the input does not have."""
+    def _by_evidence(self, data: Data) -> Data:
+        """The graph of :func:`graphglow.refine`."""
         known = copy.copy(data)
         if not self.use_labels or not _has_labels(data, MASKS[:1]):
             known.pop("y", None)
         edges: Any = "auto" if self.mode == "auto" else "replace"
-        refined = refine(known.cpu(), self.learner, edges=edges, top_k=self.top_k)
-        new = ~refined.edge_in_input if augment else slice(None)
-        return refined.edge_index[:, new], refined.edge_weight[new]
+        return refine(known.cpu(), self.learner, edges=edges, top_k=self.top_k)
 
-    def _by_paper(self, data: Data, augment: bool) -> tuple[Tensor, Tensor]:
-        """The strongest edges of the mixture, or of the learned graph where the input has none."""
+    def _by_paper(self, data: Data) -> Data:
+        """The graph of the messages of a GNN that :func:`graphglow.transfer` trains."""
         if data.x is None or not _has_labels(data, MASKS[:2]) or not self.use_labels:
             raise InputError(
                 "A learner of the paper's kind needs x, y, train_mask and val_mask. Without them "
@@ -126,16 +126,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         hidden = check_graph(data)
         hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
         result = transfer(hidden, self.learner, self.config)
-        adj, share = result.graph.adj, result.input_weight
-        if self.mode == "augment":
-            share = 0.0
-            if augment:  # -infinity at an input edge: such an entry is never kept
-                adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        top_k = self.top_k or usual_top_k(hidden)
-        edges = strongest_messages(adj, result.latent, share, top_k, self_loops=False)
-        if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
-            return edges.pairs[:, :0].cpu(), torch.empty(0)
-        return edges.pairs.cpu(), edges.weight.cpu().float()
+        return result.refined_graph(self.top_k or usual_top_k(hidden), self_loops=False)
 
 
 class AuditEdges(BaseTransform):  # type: ignore[misc]

@@ -6,10 +6,9 @@ Nothing here imports torch, so that help and a mistyped flag answer at once.
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal, get_args, get_origin
 
-from graphglow.errors import LARGEST_INTEGER, LARGEST_RATE, InputError, one_of, plain
+from graphglow.errors import LARGEST_RATE, InputError, at_least, number, one_of, plain
 
 BackboneName = Literal["appnp", "gat", "gcn", "gcnii", "gpr", "h2gcn", "linkx", "sage"]
-ClassWeight = Literal["none", "balanced"]
 Delta = Literal["truncate", "affine"]
 Device = Literal["auto", "cpu", "cuda"]
 Encoder = Literal["gcn", "mlp"]
@@ -22,8 +21,7 @@ SHARES = ("teleport", "input_weight", "structure_momentum", "random_share")
 class Settings:
     """Checks every field by its type and name; a class adds the rules that hold between several.
 
-    Whole numbers are at least 1, or what ``least`` says, others finite and at least 0. Step sizes
-    are positive, dropout lies in [0, 1), and :data:`SHARES` in [0, 1].
+    Whole numbers are at least 1, or what ``least`` says; others lie in what :func:`bounds` says.
     """
 
     least: ClassVar[dict[str, int]] = {
@@ -32,33 +30,30 @@ class Settings:
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
+            name, value, choices = one.name, getattr(self, one.name), get_args(one.type)
             if hasattr(value, "dtype"):
                 value = plain(value)
-                object.__setattr__(self, one.name, value)
-            name, kind, choices = one.name, one.type, get_args(one.type)
+                object.__setattr__(self, name, value)
+            kind = one.type
             if type(None) in choices:
                 kind = choices[0] if value is not None else None
-            right, rule = True, ""
             if get_origin(kind) is Literal:
                 one_of(name, value, choices)
-            elif kind is bool:
-                right, rule = type(value) is bool, "be True or False"
+            elif kind is bool and type(value) is not bool:
+                raise InputError(f"{name} must be True or False; got {value!r}")
             elif kind is int:
-                low = self.least.get(name, 1)
-                right = type(value) is int and low <= value <= LARGEST_INTEGER
-                rule = f"be an integer in [{low}, {LARGEST_INTEGER}]"
+                at_least(name, value, self.least.get(name, 1))
             elif kind is float:
-                right = type(value) in (int, float) and 0 <= value <= LARGEST_RATE
-                rule = "be finite and >= 0"
-                if name in SHARES:
-                    right, rule = right and value <= 1, "lie in [0, 1]"
-                elif name.endswith("dropout"):
-                    right, rule = right and value < 1, "lie in [0, 1)"
-                elif name.endswith(("learning_rate", "temperature")):
-                    right, rule = right and value > 0, "be finite and > 0"
-            if not right:
-                raise InputError(f"{name} must {rule}; got {value!r}")
+                number(name, value, *bounds(name))
+
+
+def bounds(name: str) -> tuple[float, float]:
+    """Return the least and the largest value of a setting that is no whole number."""
+    if name.endswith("dropout"):
+        return 0, 0.999
+    if name.endswith(("learning_rate", "temperature")):
+        return 1 / LARGEST_RATE, LARGEST_RATE
+    return 0, 1 if name in SHARES else LARGEST_RATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +94,14 @@ class BackboneConfig(Settings):
     """alpha of appnp, gpr (at the start) and gcnii: weight of the features against the messages."""
     steps: int = 10
     """K of appnp and gpr: number of propagations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GNNConfig(BackboneConfig, RunConfig):
+    """A GNN on one graph."""
+
+    hidden: int = 64
+    """Width of the GNN."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,29 +203,18 @@ class PaperConfig(ModelConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransferConfig(BackboneConfig, RunConfig):
+class TransferConfig(GNNConfig):
     """A GNN on a new graph, over that graph and the one that an evidence learner makes of it."""
 
     epochs: int = 200
     """Training epochs; the one with the best validation accuracy is kept."""
     patience: int = 40
     """End after this many epochs without a better validation score."""
-    hidden: int = 64
-    """Width of the GNN."""
     input_weight: float | None = None
     """lambda: weight of the input graph in message passing; the refined graph has 1 - lambda.
     None: 0, 0.5 or 1, by validation accuracy."""
     top_k: int = 16
     """Edges of the refined graph that a node keeps, the strongest; more where others keep them."""
-    class_weight: ClassWeight = "none"
-    """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
-    whose score is then the balanced accuracy. For rare classes that matter as much as others."""
-
-    def run(self, input_weight: float) -> ModelConfig:
-        """The settings of one GNN, whose message passing is not refined any further."""
-        names = [f.name for group in (RunConfig, BackboneConfig) for f in fields(group)]
-        shared = {name: getattr(self, name) for name in names}
-        return ModelConfig(**shared, input_weight=input_weight, refinements=1)
 
 
 EPISODES = {

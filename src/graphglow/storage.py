@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -155,12 +155,8 @@ def within(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 # Checkpoints
 
 
-class Part(Protocol):
-    """A part of a training that changes: tensors, and dictionaries of them."""
-
-    def state(self) -> dict[str, Any]: ...
-
-    def load_state(self, state: dict[str, Any]) -> None: ...
+Part = Any
+"""A part of a training that changes: a module, an optimizer, a generator, or a ``Loop``."""
 
 
 class Checkpoint:
@@ -170,31 +166,33 @@ class Checkpoint:
     written, a warning says so and the training goes on.
 
     Args:
-        path: The file.
+        path: The file; None writes and reads nothing.
         resume: False ignores what is in the file and starts over.
         every_seconds: Time between two writes: the most work that can be lost.
     """
 
     def __init__(
-        self, path: str | Path, *, resume: bool = True, every_seconds: float = 10.0
+        self, path: str | Path | None, *, resume: bool = True, every_seconds: float = 10.0
     ) -> None:
         number("every_seconds", every_seconds, 0)
-        self.path, self.resume, self.every_seconds = Path(path).expanduser(), resume, every_seconds
+        self.path = None if path is None else Path(path).expanduser()
+        self.resume, self.every_seconds = resume, every_seconds
         self.resumed = False
         """Whether the training went on from the file."""
         self.seconds_before = 0.0
         """Training time of earlier processes."""
+        self._states: dict[str, Any] = {}
 
-    def begin(self, training: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Start the clock; return the state of the parts and the facts on file, if there are any.
+    def begin(self, training: dict[str, Any]) -> dict[str, Any]:
+        """Start the clock; return the facts on file, if there are any.
 
         ``training`` is what the result depends on, in types that JSON can hold.
         """
         versions = {"graphglow": __version__, "torch": str(torch.__version__)}
         self._training = json.loads(json.dumps(training | versions))
         self._began = self._last = time.monotonic()
-        if not self.resume or not self.path.exists():
-            return None
+        if self.path is None or not self.resume or not self.path.exists():
+            return {}
         existing_file(self.path, "the checkpoint")
         try:
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
@@ -208,16 +206,28 @@ class Checkpoint:
                 "differ (remove it, or start without --resume)"
             )
         self.resumed, self.seconds_before = True, saved["seconds"]
-        return saved["parts"], facts
+        self._states = saved["parts"]
+        return dict(facts)
+
+    def restore(self, parts: Mapping[str, Part]) -> None:
+        """Load the states on file into the parts, in place; later calls do nothing."""
+        for name, state in self._states.items():
+            part = parts[name]
+            load = part.set_state if isinstance(part, torch.Generator) else part.load_state_dict
+            load(state)
+        self._states = {}
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
         """Write the parts, and facts that JSON can hold, if it is time to."""
         now = time.monotonic()
-        if now - self._last < self.every_seconds:
+        if self.path is None or now - self._last < self.every_seconds:
             return
         self._last = now
         saved = {
-            "parts": {name: part.state() for name, part in parts.items()},
+            "parts": {
+                name: part.get_state() if isinstance(part, torch.Generator) else part.state_dict()
+                for name, part in parts.items()
+            },
             "training": json.dumps(self._training),
             "facts": json.dumps(facts or {}),
             "seconds": self.seconds_before + now - self._began,
@@ -231,10 +241,5 @@ class Checkpoint:
     def remove(self) -> None:
         """Remove the file, once the result is safe."""
         with suppress(OSError):
-            self.path.unlink(missing_ok=True)
-
-
-def restore(parts: Mapping[str, Part], state: dict[str, Any]) -> None:
-    """Load the state of each part, in place."""
-    for name, part in parts.items():
-        part.load_state(state[name])
+            if self.path is not None:
+                self.path.unlink(missing_ok=True)

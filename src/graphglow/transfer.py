@@ -22,21 +22,20 @@ from graphglow.device import (
 from graphglow.errors import InputError, warn, with_settings
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.views import link_rows
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.gnn.train import (
+    Epoch,
     GNNTask,
     Loop,
     OnEpoch,
     accuracy_by_luck,
-    best_epoch,
-    epoch_score,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
+from graphglow.paper.learner import StructureLearner
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import RefinedEdges, TransferResult, method_under, with_known_classes
@@ -106,18 +105,27 @@ def transfer(
     began, device = time.perf_counter(), resolve_device(config.device)
     data = check_graph(data, need_validation=paper)
     reset_peak_memory(device)
-    if isinstance(chosen, StructureLearner):
-        assert isinstance(config, PaperConfig)
-        trained = _under_paper(data, chosen, config, on_epoch, look, checkpoint)
-    else:
-        assert isinstance(config, TransferConfig)
-        trained = _over_refined(data, chosen, config, on_epoch)
+    smaller = NEEDS_LESS if paper else NARROWER
+    with out_of_memory_hint(f"training on {data.get('name', 'graph')}", smaller):
+        graph = training_graph(data).to(device)
+        graph, spectral = _with_spectral_features(data, graph, config.seed)
+        if isinstance(chosen, StructureLearner):
+            assert isinstance(config, PaperConfig)
+            chosen = copy.deepcopy(chosen).to(device).requires_grad_(False).eval()
+            trained = _under_paper(graph, chosen, config, on_epoch, look, checkpoint)
+        else:
+            assert isinstance(config, TransferConfig)
+            graph = with_known_classes(graph, data)
+            trained = _over_refined(data, graph, chosen, config, on_epoch)
     before = 0.0 if checkpoint is None else checkpoint.seconds_before
     trained["train_seconds"] += before
     result = TransferResult(
         method=method_under(chosen),
         backbone=config.backbone,
         data=data,
+        graph=graph,
+        spectral=spectral,
+        learner=chosen,
         config=config,
         seconds=time.perf_counter() - began + before,
         peak_memory_bytes=peak_memory_bytes(device),
@@ -129,7 +137,7 @@ def transfer(
 
 
 def _under_paper(
-    data: Data,
+    graph: Graph,
     learner: StructureLearner,
     config: PaperConfig,
     on_epoch: OnEpoch | None,
@@ -137,47 +145,39 @@ def _under_paper(
     checkpoint: Checkpoint | None,
 ) -> dict[str, Any]:
     """Train a GNN whose structure the frozen learner infers in every pass."""
-    device, graph = resolve_device(config.device), training_graph(data)
-    frozen = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
-    with out_of_memory_hint(f"training on {graph.name}", NEEDS_LESS):
-        graph, spectral = _with_spectral_features(data, graph.to(device), config.seed)
-        began = time.perf_counter()
-        task, history = train_under(
-            frozen, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
-        )
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds = time.perf_counter() - began
-        logits = task.logits().cpu()
+    began = time.perf_counter()
+    task, history, best = train_under(
+        learner, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
+    )
+    seconds = time.perf_counter() - began
+    found = _trained(task, history, config.input_weight)
+    return found | {"best": best, "pivots": task.pivots, "train_seconds": seconds}
+
+
+def _trained(task: GNNTask | PaperTask, history: list[Epoch], weight: float) -> dict[str, Any]:
+    """Return what a result keeps of each training."""
     task.gnn.zero_grad()
-    return {
-        "graph": graph,
-        "learner": frozen,
-        "gnn": task.gnn.requires_grad_(False).eval(),
-        "logits": logits,
-        "input_weight": config.input_weight,
-        "pivots": task.pivots,
-        "spectral": spectral,
-        "history": history,
-        "train_seconds": seconds,
-    }
+    gnn, logits = task.gnn.requires_grad_(False).eval(), task.logits().cpu()
+    return {"gnn": gnn, "logits": logits, "history": history, "input_weight": weight}
 
 
 def _over_refined(
-    data: Data, learner: EvidenceLearner, config: TransferConfig, on_epoch: OnEpoch | None
+    data: Data,
+    graph: Graph,
+    learner: EvidenceLearner,
+    config: TransferConfig,
+    on_epoch: OnEpoch | None,
 ) -> dict[str, Any]:
     """Refine the graph once, then train one GNN for each lambda that is tried; keep the best.
 
     Differs from the paper: S does not change while the GNN trains, and lambda may be chosen.
     """
-    device, name = resolve_device(config.device), str(data.get("name", "graph"))
-    needed = 16 * config.num_layers * config.hidden * int(data.num_nodes or 0)  # of a GNN's layers
-    check_fits("training", needed, name, device, f" ({NARROWER})")
+    device = graph.device
+    needed = 16 * config.num_layers * config.hidden * graph.num_nodes  # of a GNN's layers
+    check_fits("training", needed, graph.name, device, f" ({NARROWER})")
     refined, order = run_frozen(learner, data, seed=config.seed, device=config.device)
     kept = refined.only((refined.ranks() < config.top_k).any(0))  # by either of its ends
     edges = RefinedEdges(order.to(device)[kept.edge_index], kept.edge_weight)
-    graph = with_known_classes(training_graph(data), data)
-    graph, spectral = _with_spectral_features(data, graph.to(device), config.seed)
     weights, chosen_by = INPUT_WEIGHTS, "validation"
     if config.input_weight is not None:
         weights, chosen_by = (float(config.input_weight),), "settings"
@@ -188,37 +188,26 @@ def _over_refined(
     unseen = len(graph.val) == 0  # then training nodes say when to stop
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     seen = graph.with_labels(val=graph.train) if unseen else graph
-    balanced, trained = config.class_weight == "balanced", dict[float, dict[str, Any]]()
-    with out_of_memory_hint(f"training on {name}", NARROWER):
-        structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
-        began = time.perf_counter()
-        for weight in weights:
-            run = config.run(weight)
-            task = GNNTask(seen, config.hidden, run, given=structure, balanced=balanced)
-            least = task.least_accuracy = accuracy_by_luck(task.val_labels, task.val_weight)
-            history = Loop(task, epochs, config.patience).run(on_epoch)
-            task.gnn.zero_grad()
-            trained[weight] = {
-                "input_weight": weight,
-                "gnn": task.gnn.requires_grad_(False).eval(),
-                "logits": task.logits().cpu(),
-                "history": history,
-                "least_accuracy": least,
-                "score": epoch_score(best_epoch(history, least), least),
-            }
-        seconds = time.perf_counter() - began
-    best, against_input = max(trained.values(), key=lambda one: one["score"]), None
+    structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
+    trained, scores = dict[float, dict[str, Any]](), dict[float, tuple[float, float]]()
+    began = time.perf_counter()
+    for weight in weights:
+        task = GNNTask(seen, config, given=structure, input_weight=weight)
+        least = task.least_accuracy = accuracy_by_luck(task.val_labels)
+        loop = Loop(task, epochs, config.patience)
+        history = loop.run(on_epoch)
+        trained[weight] = _trained(task, history, weight) | {"best": int(loop.best)}
+        at_best = history[int(loop.best) - 1]
+        scores[weight] = max(at_best.val_accuracy, least), -at_best.val_loss
+    seconds = time.perf_counter() - began
+    best, against_input = trained[max(trained, key=scores.__getitem__)], None
     if not unseen and 1.0 in trained:
         nodes, known = graph.val.cpu(), graph.y[graph.val].cpu()
         plain, chosen = (one["logits"][nodes].argmax(1) == known for one in (trained[1.0], best))
         whose = "validation accuracy {}, against {} of a GNN on the input graph"
         against_input = compare_accuracies(plain, chosen, whose)
-    del best["score"]
     return best | {
-        "graph": graph,
-        "learner": learner,
         "edges": edges,
-        "spectral": spectral,
         "chosen_by": chosen_by,
         "against_input": against_input,
         "train_seconds": seconds,

@@ -3,25 +3,17 @@
 import torch
 from torch_geometric.data import Data
 
-import graphglow
 from graphglow.auditing import Auditor, damaged
 from graphglow.auditing.pretraining import pretrain_auditor
 from graphglow.settings import AuditPretrainConfig
+from tiny_graphs import raw_data
 
 IDS = [f"n{i}" for i in range(120)]
 
 
 def homophilous(seed: int = 0) -> Data:
     """120 nodes in three classes, with ids."""
-    data = graphglow.synthetic_graph(
-        num_nodes=120,
-        num_classes=3,
-        num_features=8,
-        homophily=0.9,
-        average_degree=6.0,
-        feature_noise=0.5,
-        seed=seed,
-    )
+    data = raw_data(num_nodes=120, homophily=0.9, degree=6.0, seed=seed)
     data.node_id = IDS
     data.name = "small"
     return data

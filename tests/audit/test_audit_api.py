@@ -27,6 +27,16 @@ def test_false_edges_are_told_from_real_ones(damaged_audit):
     assert mean == pytest.approx(audit.false_share.estimate, abs=0.01)
 
 
+def test_the_second_look_leaves_out_the_most_doubtful_edges(damaged_audit):
+    audit, _ = damaged_audit
+    graphs = [look.inputs.graph for look in audit.findings.looks]
+    keys = [graph.low.long() * graph.num_nodes + graph.high for graph in graphs]
+    edges = torch.stack([graphs[0].low.long(), graphs[0].high.long()])
+    scores, kept = audit.auditor.scores(audit.findings.looks[0], edges), torch.isin(*keys)
+    assert int((~kept).sum()) == int(0.3 * len(kept))
+    assert scores[~kept].max() <= scores[kept].min()
+
+
 def test_a_verdict_says_where_no_edge_can_be_named(damaged_audit):
     audit, _ = damaged_audit
     assert audit.verdict.startswith("Edges that are more likely false than real: ")
@@ -79,7 +89,9 @@ def test_contributions_add_up_to_the_log_odds(damaged_audit):
     u, v = audit.edges[:, 3].tolist()
     why = audit.explain(IDS[u], IDS[v])
     assert why.facts["input_edge"]
-    assert why.score == pytest.approx(sum(one.value for one in why.contributions), abs=1e-2)
+    assert why.score == pytest.approx(
+        sum(one["contribution"] for one in why.contributions), abs=1e-2
+    )
     assert why.score == pytest.approx(float(audit.findings.edge_log_odds[3]), abs=1e-3)
     assert f"{why.probability:.0%} likely to be a real edge. Most speaks for it: " in why.answer
     a, b = audit.findings.pairs[:, 5].tolist()

@@ -2,34 +2,26 @@
 
 import pytest
 import torch
-from small_fits import float64, small_data
+from small_fits import small_data
 from torch.nn import functional
 
 from graphglow.competitors.idgl import IDGL, IDGLAnchorConfig, IDGLConfig
 from graphglow.graph import check_graph
+from tiny_graphs import float64, keep_largest, row_norm
 
 FLOAT64 = torch.float64
 SETTINGS = {
-    "hidden": 6,
-    "num_heads": 3,
-    "threshold": 0.1,
-    "input_weight": 0.6,
-    "structure_momentum": 0.3,
-    "smoothness": 3.0,
-    "connectivity": 0.2,
-    "sparsity": 4.0,
-    "refinements": 4,
-    "tolerance": 0.0,
-    "dropout": 0.0,
-    "device": "cpu",
-}
+    "hidden": 6, "num_heads": 3, "threshold": 0.1, "input_weight": 0.6, "structure_momentum": 0.3,
+    "smoothness": 3.0, "connectivity": 0.2, "sparsity": 4.0, "refinements": 4, "tolerance": 0.0,
+    "dropout": 0.0, "device": "cpu",
+}  # fmt: skip
 BOTH = pytest.mark.parametrize("kind", ["idgl", "anchor"])
 
 
 def graph_with(*, sparse=False, num_nodes=24, **changes):
     data = small_data(num_nodes=num_nodes, **changes)
     if sparse:
-        data.x = torch.where(data.x > data.x.quantile(0.85), data.x, 0.0)
+        keep_largest(data, 0.15)
     graph = float64(check_graph(data))
     assert isinstance(graph.x, torch.Tensor) != sparse
     return graph
@@ -51,23 +43,15 @@ def plain_similarity(model, v, heads):
     return torch.where(mean > model.config.threshold, mean, 0.0)
 
 
-def row_normalised(a):
-    return a / a.sum(1, keepdim=True).clamp_min(1e-12)
-
-
 def operator(model, a):
     """f(A), or the two steps through the anchors, as an N x N matrix."""
-    return (
-        row_normalised(a)
-        if type(model.config) is IDGLConfig
-        else row_normalised(a) @ row_normalised(a.T)
-    )
+    return row_norm(a) if type(model.config) is IDGLConfig else row_norm(a) @ row_norm(a.T)
 
 
 def plain_penalty(model, a):
     c, x = model.config, model.graph.x.to_dense()
     if type(model.config) is IDGLAnchorConfig:
-        x, a = x[model.anchors], a.T @ row_normalised(a)
+        x, a = x[model.anchors], a.T @ row_norm(a)
     n = len(a)
     smooth = (a * (x[:, None] - x[None, :]).square().sum(-1)).sum()
     degree = a.sum(1).clamp_min(1e-12).log().sum()

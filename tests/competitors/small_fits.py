@@ -4,51 +4,21 @@ from dataclasses import fields
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS
-from graphglow.graph import check_graph, prepare, synthetic_graph
+from graphglow.graph import check_graph, prepare
+from tiny_graphs import raw_data
 
 EVERY = pytest.mark.parametrize("name", sorted(METHODS))
-MASKS = ("train_mask", "val_mask", "test_mask")
-SMALL = {
-    "epochs": 4,
-    "hidden": 8,
-    "num_pivots": 12,
-    "refinements": 2,
-    "dropout": 0.3,
-    "device": "cpu",
-}
+SMALL = {"epochs": 4, "hidden": 8, "num_pivots": 12, "refinements": 2, "dropout": 0.3}
+SMALL |= {"device": "cpu"}
 
 
-def small_data(*, num_nodes=45, homophily=0.8, noise=0.8, degree=4.0, seed=0):
+def small_data(*, num_nodes=45, homophily=0.8, noise=0.8, degree=4.0):
     """A checked graph of three classes, with a split."""
-    data = synthetic_graph(
-        num_nodes=num_nodes,
-        num_classes=3,
-        num_features=8,
-        homophily=homophily,
-        average_degree=degree,
-        feature_noise=noise,
-        seed=seed,
-    )
+    data = raw_data(num_nodes=num_nodes, homophily=homophily, noise=noise, degree=degree)
     data.name = "small"
     return check_graph(data)
-
-
-def float64(data):
-    return prepare(data).to("cpu", torch.float64)
-
-
-def relabelled(data, order):
-    """The same graph with node ``order[i]`` called ``i``."""
-    return Data(
-        x=data.x[order],
-        y=data.y[order],
-        edge_index=order.argsort()[data.edge_index],
-        name=data.name,
-        **{name: data[name][order] for name in MASKS},
-    )
 
 
 def seeded(seed=0):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from small_fits import built as built_by_name
-from small_fits import config_of, float64, seeded, slope_error, small_data
+from small_fits import config_of, seeded, slope_error, small_data
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS
@@ -18,6 +18,7 @@ from graphglow.competitors.cpgnn import (
 )
 from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
+from tiny_graphs import float64
 
 BOTH = pytest.mark.parametrize("estimator", ["mlp", "cheb"])
 EACH = pytest.mark.parametrize("adjacency", ["raw", "symmetric"])

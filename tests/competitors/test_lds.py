@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_fits import MASKS, seeded
-from torch_geometric.data import Data
+from small_fits import seeded
 
 from graphglow.competitors import lds
 from graphglow.competitors.lds import (
@@ -18,8 +17,8 @@ from graphglow.competitors.lds import (
 )
 from graphglow.errors import InputError
 from graphglow.gnn.train import Loop, accuracy
-from graphglow.graph import prepare, synthetic_graph
-from tiny_graphs import sparse_matrix
+from graphglow.graph import prepare
+from tiny_graphs import MASKS, raw_data, sparse_matrix
 
 FLOAT64 = torch.float64
 NODES = 21
@@ -30,16 +29,7 @@ def normal(*shape, seed=0):
 
 
 def noisy_data(*, num_nodes=90, homophily=0.4, noise=0.6):
-    data = synthetic_graph(
-        num_nodes=num_nodes,
-        num_classes=3,
-        num_features=12,
-        homophily=homophily,
-        average_degree=6.0,
-        feature_noise=noise,
-        seed=0,
-    )
-    return Data(x=data.x, y=data.y, edge_index=data.edge_index)
+    return raw_data(num_nodes=num_nodes, homophily=homophily, degree=6.0, noise=noise, features=12)
 
 
 def small_model(num_nodes=NODES, **changes):

@@ -11,38 +11,24 @@ from torch.nn import functional as F
 
 from graphglow.competitors.vgcn import VGCN, VGCNConfig, symmetric
 from graphglow.gnn.train import Loop
-from graphglow.graph import prepare, synthetic_graph
+from graphglow.graph import prepare
+from tiny_graphs import raw_data
 
 FLOAT64 = torch.float64
 PAIRS = 30 * 29 // 2
 
 
 def small_graph(*, num_nodes=30, noise=0.5, homophily=0.8, dtype=FLOAT64):
-    data = synthetic_graph(
-        num_nodes=num_nodes,
-        num_classes=3,
-        num_features=8,
-        homophily=homophily,
-        average_degree=4.0,
-        feature_noise=noise,
-        seed=0,
-    )
+    data = raw_data(num_nodes=num_nodes, homophily=homophily, degree=4.0, noise=noise)
     return prepare(data).to("cpu", dtype)
 
 
 def model(graph=None, **changes):
     settings = {
-        "hidden": 5,
-        "edge_probability": 0.8,
-        "other_probability": 0.05,
-        "temperature": 0.5,
-        "prior_temperature": 0.3,
-        "kl_weight": 0.1,
-        "samples": 2,
-        "eval_samples": 4,
-        "dropout": 0.0,
-        "device": "cpu",
-    }
+        "hidden": 5, "edge_probability": 0.8, "other_probability": 0.05, "temperature": 0.5,
+        "prior_temperature": 0.3, "kl_weight": 0.1, "samples": 2, "eval_samples": 4,
+        "dropout": 0.0, "device": "cpu",
+    }  # fmt: skip
     return VGCN.build(graph or small_graph(), VGCNConfig(**(settings | changes)))
 
 

@@ -8,12 +8,10 @@ import torch
 
 from graphglow.audit import load_auditor
 from graphglow.device import map_blocks
-from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, views
 from graphglow.graph import load_graph
 from graphglow.graph.graph import known_graph
 from graphglow.pretrained import evidence_learner
-from graphglow.refine import refine
 
 REFINED = ("edge_index", "edge_weight", "edge_probability", "probabilities", "pair_log_odds")
 AUDITED = ("edge_log_odds", "pairs", "pair_log_odds")
@@ -58,21 +56,3 @@ def test_ray_gives_the_bytes_of_one_process(small_blocks):
         assert torch.equal(getattr(alone, name), getattr(shared, name)), name
     for name in AUDITED:
         assert torch.equal(getattr(audited[0], name), getattr(audited[1], name)), name
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (torch.OutOfMemoryError("Tried to allocate 12.00 GiB."), "--device cpu, fewer columns"),
-        (MemoryError(), "refining synthetic-small must fit in memory; what helps: fewer columns"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "what helps"),
-        (RuntimeError("can't allocate memory: you tried to allocate 8000 bytes"), "what helps"),
-    ],
-)
-def test_running_out_of_memory_is_said(error, sentence, monkeypatch):
-    def full(rows):
-        raise error
-
-    monkeypatch.setattr(views.Search, "of", full)
-    with pytest.raises(InputError, match=sentence):
-        refine(load_graph("synthetic-small"))

@@ -4,7 +4,8 @@ import networkx as nx
 import pytest
 import torch
 
-from graphglow.evidence.communities import communities
+from graphglow.evidence import communities as module
+from graphglow.linalg.rows import sparse_rows
 
 SEEDS = range(5)
 LFR_SEEDS = (1, 2, 3, 4, 5)  # others may end in no graph
@@ -13,6 +14,13 @@ LFR_SEEDS = (1, 2, 3, 4, 5)  # others may end in no graph
 def edges(graph):
     ends = torch.tensor([sorted(edge) for edge in graph.edges], dtype=torch.int32)
     return ends.reshape(-1, 2).unbind(1)
+
+
+def communities(low, high, weight, nodes, **kwargs):
+    weight = torch.ones(len(low)) if weight is None else weight
+    row, col = torch.cat([low, high]), torch.cat([high, low])
+    matrix = sparse_rows(row, col, weight.repeat(2), (nodes, nodes))
+    return module.communities(matrix, **kwargs)
 
 
 def groups(label):

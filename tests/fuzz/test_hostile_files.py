@@ -11,7 +11,7 @@ import torch
 from graphglow.errors import InputError
 from graphglow.graph import load_graph
 from graphglow.graph.formats import read_npz_arrays
-from graphglow.paper import StructureLearner
+from graphglow.pretrained import load_learner
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".pt", ".csv", ".csv.gz", ".graphml", ".parquet"])
@@ -24,7 +24,7 @@ def test_a_pipe_and_a_device_are_not_waited_for(suffix, tmp_path):
             load_graph(tmp_path / f"{name}{suffix}")
 
 
-@pytest.mark.parametrize("read", [StructureLearner.load, lambda p: read_npz_arrays(p, "it")])
+@pytest.mark.parametrize("read", [load_learner, lambda p: read_npz_arrays(p, "it")])
 def test_so_do_readers_that_take_only_files(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):

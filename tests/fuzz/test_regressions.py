@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graph import load_graph
+from graphglow.graph import load_graph, write_graph
 from graphglow.graph.tables import read_new_nodes
 
 X, Y = torch.arange(16.0).reshape(8, 2), torch.arange(8) % 2
@@ -93,8 +93,14 @@ def test_numbers_in_graphml(kinds, values, tmp_path):
     "name", ["x" * 5000, "a.csv+" + "x" * 5000, "~nobody-has-this/x.csv", "\0"]
 )
 def test_names_that_no_file_can_have(name):
+    for source in (name, (name, None)):
+        with pytest.raises(InputError):
+            load_graph(source)
+
+
+def test_nothing_is_written_to_a_home_of_nobody():
     with pytest.raises(InputError):
-        load_graph(name)
+        write_graph(Data(edge_index=torch.zeros(2, 1).long()), "~nobody-has-this/x.npz")
 
 
 @pytest.mark.parametrize(

@@ -10,25 +10,17 @@ from graphglow import (
     PaperConfig,
     StructureLearner,
     TransferResult,
-    synthetic_graph,
     transfer,
 )
-from graphglow.gnn import BACKBONES
+from graphglow.gnn.backbones import BACKBONES
+from tiny_graphs import raw_data
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 LEARNER = StructureLearner(LearnerConfig(embedding_size=8, num_heads=2), seed=0)
 
 
-def graph(*, noise=0.5, num_nodes=60):
-    return synthetic_graph(
-        num_nodes=num_nodes,
-        num_classes=3,
-        num_features=8,
-        homophily=0.9,
-        average_degree=4.0,
-        feature_noise=noise,
-        seed=0,
-    )
+def graph():
+    return raw_data(num_nodes=60, homophily=0.9, degree=4.0)
 
 
 def settings(name, **changes):

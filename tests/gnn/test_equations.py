@@ -6,9 +6,7 @@ import torch.nn.functional as F
 from gnn_graphs import (
     HIDDEN,
     built,
-    dense_latent,
     evaluated,
-    float64,
     fresh,
     latent_structure,
     raw_adjacency,
@@ -19,9 +17,10 @@ from torch_geometric.data import Data
 
 from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
-from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, Edges, MixedLINKX
+from graphglow.gnn.backbones import APPNP, GAT, GCN, GCNII, GPR, H2GCN, SAGE, MixedLINKX
 from graphglow.gnn.propagation import drop
 from graphglow.graph import prepare
+from tiny_graphs import dense_latent, float64, hubs
 
 GRAPH, STRUCTURE = float64(small_data()), latent_structure()
 EYE = torch.eye(20, dtype=torch.float64)
@@ -117,7 +116,7 @@ def test_the_mean_of_sage_weighs_edges_as_the_graph_does():
 
 
 def edges_of(graph):
-    return Edges(*graph.entries, graph.looped)
+    return graph.entries
 
 
 def dense_attention(model, v, layer, head):
@@ -289,12 +288,7 @@ def test_dropped_rows_have_the_gradient_of_what_stayed():
 
 
 def test_linkx_knows_which_neighbours_a_node_has_where_gcn_cannot():
-    """Two hubs of the same degree and features; a leaf's class is the hub it is joined to."""
-    leaf = torch.arange(2, 42)
-    part = torch.cat([torch.tensor([3, 3]), leaf // 2 % 3])  # the hubs are in no part
-    masks = {name: part == i for i, name in enumerate(("train_mask", "val_mask", "test_mask"))}
-    y = torch.cat([torch.tensor([0, 1]), leaf % 2])
-    data = Data(x=torch.ones(42, 3), y=y, edge_index=torch.stack([leaf, leaf % 2]), **masks)
+    data = hubs()
     settings = {"epochs": 60, "dropout": 0.0, "device": "cpu"}
     learner = StructureLearner(LearnerConfig(embedding_size=8), seed=0)
     alone = PaperConfig(backbone="linkx", input_weight=1.0, refinements=1, **settings)

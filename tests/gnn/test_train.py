@@ -8,19 +8,20 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.gnn import FixedStructure, MixedPropagation
-from graphglow.gnn.train import Epoch, GNNTask, Loop, accuracy, balancing, cross_entropy
+from graphglow.gnn.propagation import FixedStructure, MixedPropagation
+from graphglow.gnn.train import Epoch, GNNTask, Loop, accuracy
 from graphglow.graph import prepare
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.settings import ModelConfig
+from graphglow.settings import GNNConfig
 from tiny_graphs import small_data
 
 NOISY = prepare(small_data(noise=3.0))
 
 
-def task(graph=NOISY, *, given=None, balanced=False, **changes):
+def task(graph=NOISY, *, given=None, input_weight=1.0, **changes):
+    mixed = {"given": given, "input_weight": input_weight}
     settings = {"device": "cpu", "dropout": 0.5, "learning_rate": 0.1} | changes
-    return GNNTask(graph, 6, ModelConfig(**settings), given=given, balanced=balanced)
+    return GNNTask(graph, GNNConfig(hidden=6, **settings), **mixed)
 
 
 def best_of(history):
@@ -35,7 +36,7 @@ class Scripted(GNNTask):
     """A task whose validation scores are given; each step writes its number into the weights."""
 
     def __init__(self, scores):
-        super().__init__(NOISY, 6, ModelConfig(device="cpu"))
+        super().__init__(NOISY, GNNConfig(hidden=6, device="cpu"))
         self.todo, self.steps = list(scores), 0
 
     def train_step(self):
@@ -164,19 +165,6 @@ def test_accuracy_counts_the_given_nodes():
     assert found(0, 2) == 1.0
     assert found(0, 1).dtype == torch.float64
     assert found().isnan()
-
-
-def test_each_class_counts_alike():
-    labels = torch.tensor([0, 0, 0, 2])
-    weight = balancing(labels)
-    torch.testing.assert_close(weight, torch.tensor([2 / 3, 2 / 3, 2 / 3, 2]))
-    logits, nodes = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.arange(4)
-    by_class = torch.tensor([2 / 3, 1.0, 2.0])
-    torch.testing.assert_close(
-        cross_entropy(logits, nodes, labels, weight), F.cross_entropy(logits, labels, by_class)
-    )
-    always_0 = torch.eye(3)[torch.zeros(4, dtype=torch.int64)]
-    assert float(accuracy(always_0, nodes, labels, weight)) == pytest.approx(0.5)
 
 
 @pytest.mark.gpu

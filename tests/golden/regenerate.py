@@ -13,7 +13,7 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
     warnings.simplefilter("ignore", DeprecationWarning)
     from graphglow.graph import synthetic_graph
     from graphglow.graph.check import with_random_split
-    from graphglow.paper import StructureLearner
+    from graphglow.paper.learner import StructureLearner
     from graphglow.pretrain import pretrain
     from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
     from graphglow.transfer import transfer
@@ -21,63 +21,28 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
 HERE = Path(__file__).parent
 
 LEARNER = {
-    "weighted": True,
-    "neighbours": None,
-    "embedding_size": 16,
-    "num_heads": 4,
-    "similarity": "cosine",
-    "tied": False,
-    "delta": "truncate",
-    "threshold": 0.0,
-}
+    "weighted": True, "neighbours": None, "embedding_size": 16, "num_heads": 4,
+    "similarity": "cosine", "tied": False, "delta": "truncate", "threshold": 0.0,
+}  # fmt: skip
 OBJECTIVE = {
-    "smoothness": 0.1,
-    "sparsity": 0.1,
-    "entropy": 0.5,
-    "samples": 5,
-    "probes": 4,
-    "sketch": 8,
-}
+    "smoothness": 0.1, "sparsity": 0.1, "entropy": 0.5, "samples": 5, "probes": 4, "sketch": 8,
+}  # fmt: skip
 MODEL = {
-    "attention_heads": 8,
-    "teleport": 0.1,
-    "steps": 10,
-    "backbone": "gcn",
-    "num_layers": 2,
-    "dropout": 0.5,
-    "encoder": "gcn",
-    "input_weight": 0.6,
-    "structure_momentum": 0.7,
-    "num_pivots": 30,
-    "redraw_pivots": True,
-    "pivots_by_degree": False,
-    "refinements": 3,
-    "tolerance": 0.0,
-    "learning_rate": 0.02,
-    "weight_decay": 5e-4,
-    "capture": False,
-    "seed": 11,
+    "attention_heads": 8, "teleport": 0.1, "steps": 10, "backbone": "gcn", "num_layers": 2,
+    "dropout": 0.5, "encoder": "gcn", "input_weight": 0.6, "structure_momentum": 0.7,
+    "num_pivots": 30, "redraw_pivots": True, "pivots_by_degree": False, "refinements": 3,
+    "tolerance": 0.0, "learning_rate": 0.02, "weight_decay": 5e-4, "capture": False, "seed": 11,
     "device": "cpu",
-}
-PRETRAIN = MODEL | {
-    "learner_learning_rate": 0.02,
-    "episodes": 1,
-    "epochs": 10,
-    "patience": 10,
-}  # two sources: 20 steps
+}  # fmt: skip
+PRETRAIN = MODEL | {"epochs": 10, "patience": 10, "episodes": 1, "learner_learning_rate": 0.02}
 TRANSFER = MODEL | {"epochs": 20, "patience": None}
 
 
 def graph(seed):
     made = synthetic_graph(
-        num_nodes=80,
-        num_classes=3,
-        num_features=16,
-        homophily=0.6,
-        average_degree=4.0,
-        feature_noise=1.0,
-        seed=seed,
-    )
+        num_nodes=80, num_classes=3, num_features=16, homophily=0.6, average_degree=4.0,
+        feature_noise=1.0, seed=seed,
+    )  # fmt: skip
     return with_random_split(made, 0)
 
 

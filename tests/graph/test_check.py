@@ -141,14 +141,6 @@ def test_masks_lose_unlabelled_nodes(small_graph):
     assert check_graph(small_graph).train_mask.tolist() == mask(0).tolist()
 
 
-def test_checking_twice_changes_nothing(small_graph):
-    once = check_graph(small_graph)
-    twice = check_graph(once, split_seed=5)
-    assert once.keys() == twice.keys()
-    assert all(torch.equal(v, twice[k]) for k, v in once if torch.is_tensor(v))
-    assert once.split == twice.split == "random seed 0"
-
-
 @pytest.mark.parametrize("y", [None, [-1] * 12, [-1] * 11 + [0]])
 def test_labels_are_not_always_needed(y, small_graph):
     small_graph.y = None if y is None else torch.tensor(y)

@@ -40,12 +40,6 @@ def test_text_that_is_numbers(cells):
     assert facts["mean"] == pytest.approx((1 - 2.5 + 1000) / 3)
 
 
-def test_a_number_that_is_declared_a_category():
-    x, columns = encode(pd.DataFrame({"zip": [1, 2, 1], "f": [1, 2, 3]}), categories=["zip"])
-    assert columns[0] == {"name": "zip", "categories": ["1", "2"]}
-    assert x[:, :2].tolist() == [[1, 0], [0, 1], [1, 0]]
-
-
 @pytest.mark.parametrize(
     ("column", "message"),
     [

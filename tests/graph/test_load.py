@@ -47,7 +47,7 @@ def test_raw_files_of_cora_go_first_if_they_are_complete(tmp_path, monkeypatch):
     raw.mkdir(parents=True)
     (raw / "ind.cora.x").touch()
     assert load_graph("cora", data_root=tmp_path).num_nodes == 2708  # of the package
-    for file in datasets.RAW_FILES["citation"]:
+    for file in datasets.RAW_FILE_NAMES["citation"]:
         (raw / file.format("cora")).touch()
     with pytest.raises(InputError, match=r"raw files in .* must be those of the data set cora"):
         load_graph("cora", data_root=tmp_path)

@@ -32,6 +32,12 @@ def test_each_class_is_split_alike():
     assert torch.equal(one, random_split(y, seed=0, by_class=True)[0])
 
 
+def test_the_second_nodes_of_classes_of_two_are_shared_out():
+    y = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3, *[4] * 40])
+    parts = random_split(y, seed=0, by_class=True)
+    assert [int((y[part] < 4).sum()) for part in parts] == [4, 2, 2]
+
+
 @given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=8), seed=st.integers(0, 99))
 @example(sizes=[2, 2, 3, 9, 3, 6], seed=59)
 @settings(max_examples=50, deadline=None)

@@ -8,14 +8,11 @@ from graphglow.lab.runs import run_cells
 TARGET = "synthetic-small"
 GLOW = {
     "pretrain": {
-        "epochs": 1,
-        "num_pivots": 8,
-        "episodes": 1,
-        "refinements": 2,
+        "epochs": 1, "num_pivots": 8, "episodes": 1, "refinements": 2,
         "learner": {"embedding_size": 4},
     },
     "transfer": {"num_pivots": 8, "refinements": 2},
-}
+}  # fmt: skip
 TUNED = {
     "graphglow": {TARGET: GLOW},
     "gcn": {TARGET: {"hidden": 4}},

@@ -85,12 +85,6 @@ def test_the_largest_are_the_largest():
     assert torch.equal(rows.gather(1, column), value)
 
 
-def test_what_lists_find_depends_on_the_rows_alone():
-    rows = clustered(3000)
-    one, other = (Search.of(rows, exact=1000) for _ in range(2))
-    assert torch.equal(one.nearest(range(3000), 8), other.nearest(range(3000), 8))
-
-
 def test_equal_and_empty_rows_are_no_trouble():
     rows = torch.cat([torch.ones(1500, 4) / 2, torch.zeros(1500, 4)])
     pairs = Search.of(rows, exact=1000).nearest(range(3000), 8)

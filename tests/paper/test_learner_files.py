@@ -8,31 +8,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from graphglow.errors import InputError
-from graphglow.paper import StructureLearner
+from graphglow.paper.learner import StructureLearner
 from graphglow.settings import LearnerConfig
 from graphglow.storage import FORMAT_VERSION, save_tensors
 
-CONFIG = LearnerConfig(
-    embedding_size=5,
-    num_heads=2,
-    similarity="cosine",
-    tied=False,
-    delta="truncate",
-    threshold=0.1,
-)
 META = {
     "config": {
-        "embedding_size": 5,
-        "num_heads": 2,
-        "similarity": "cosine",
-        "tied": False,
-        "delta": "truncate",
-        "threshold": 0.1,
-        "weighted": True,
-        "neighbours": None,
+        "embedding_size": 5, "num_heads": 2, "similarity": "cosine", "tied": False,
+        "delta": "truncate", "threshold": 0.1, "weighted": True, "neighbours": None,
     },
     "provenance": {"trained": False, "seed": 0},
-}
+}  # fmt: skip
+CONFIG = LearnerConfig(**META["config"])
 
 
 @pytest.fixture

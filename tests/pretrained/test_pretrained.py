@@ -1,7 +1,6 @@
 """The learners that come with the package, by name: in Python and on the command line."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -72,12 +71,6 @@ def test_the_control_has_the_weights_of_its_seed() -> None:
     assert not torch.equal(weights(one), weights(load_learner("universal")))
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(graphglow.InputError, match="must be a regular file"):
-        load_learner(tmp_path / "pipe")
-
-
 def test_each_load_is_a_learner_of_its_own() -> None:
     one, other = load_learner("Universal"), load_learner("universal")
     with torch.no_grad():
@@ -113,17 +106,6 @@ def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
     for file in ("./universal", str(tmp_path / "universal"), Path("universal")):
         assert load_learner(file).config.embedding_size == 3
     assert load_learner(own) is own
-
-
-@pytest.mark.parametrize("name", ["univrsal", "x" * 5000, "a\0b"])
-def test_the_command_line_refuses_an_unknown_learner(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["transfer", "--learner", name, *SHORT]) == 2
-    line = capsys.readouterr().err
-    assert len(line.splitlines()) == 1
-    assert "must be universal, paper, untrained or an existing file" in line
-    assert ("nearest: universal" in line) == (name == "univrsal")
 
 
 def test_transfer_and_refine_take_names(

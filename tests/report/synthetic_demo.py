@@ -1,10 +1,12 @@
 """A demo's result, made up."""
 
-from graphglow.demo import DemoResult, Refined, Row
+from graphglow.compare import Comparison, Line
+from graphglow.demo import DemoResult, Refined
 
 
-def row(target: str, method: str, accuracy: float, seed: int = 0) -> Row:
-    return Row(target, method, seed, accuracy, 1.25)
+def compared(*lines: tuple[str, float, float | None]) -> Comparison:
+    """A comparison of methods by accuracy, the highest first, and p against that one."""
+    return Comparison([Line(name, a, 0.01, 1.25, p, a) for name, a, p in lines], "a table", {})
 
 
 REFINED = Refined(
@@ -15,11 +17,5 @@ REFINED = Refined(
     dropped_own=0.125,
     audit_auc=0.95,
 )
-ROWS = [
-    row("wine", "predict", 0.9),
-    row("wine", "predict", 1.0, seed=1),
-    row("wine", "gcn", 0.96),
-    row("wine", "gcn", 0.96, seed=1),
-]
-ABOUT = {"wine": "a table"}
-RESULT = DemoResult(ABOUT, ROWS, {"--epochs": 2}, {"torch": "2"}, REFINED, 1.0)
+WINE = compared(("gcn", 0.96, None), ("predict", 0.95, 0.01), ("untrained", 0.6, 1e-9))
+RESULT = DemoResult({"wine": WINE}, {"torch": "2"}, REFINED, 1.0)

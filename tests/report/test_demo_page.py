@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 from parsed_page import Page
-from synthetic_demo import REFINED, RESULT, row
+from synthetic_demo import REFINED, RESULT, compared
 
 from graphglow.demo import DemoResult
 from graphglow.errors import InputError
@@ -13,7 +13,9 @@ from graphglow.report.results import headline, write_report
 
 HOSTILE = "<script>alert('x')</script>\"'&"
 TEXT = {HOSTILE: HOSTILE}
-NAMED = DemoResult(TEXT, [row(HOSTILE, "gcn", 0.5)], TEXT, TEXT, REFINED, 1.0)
+NAMED = DemoResult(
+    {HOSTILE: replace(compared(("gcn", 0.5, None)), how=HOSTILE)}, TEXT, REFINED, 1.0
+)
 
 
 def written(path: Path, result: DemoResult = RESULT, **more: str) -> Page:
@@ -26,7 +28,7 @@ def test_page_is_well_formed_and_bold_is_the_best_mean(tmp_path: Path) -> None:
     assert page.strong == ["96.0 %"]
     assert "95.0 %" in page.text
     assert "A title" in page.text
-    assert page.seen.count("caption") == page.seen.count("table") == 2
+    assert page.seen.count("caption") == page.seen.count("table") == 1
     assert "Of the injected edges 50.0 % are dropped, of the graph's own 12.5 %" in page.text
     assert page.seen.count("svg") == 1  # bars of a target
 
@@ -42,8 +44,7 @@ def test_page_without_extras(tmp_path: Path) -> None:
         tmp_path / "page.html",
         replace(
             RESULT,
-            rows=[],
-            settings={},
+            comparisons={},
             refined=replace(RESULT.refined, dropped_injected=None, audit_auc=None),
         ),
     )
@@ -72,16 +73,9 @@ def test_failure_keeps_the_old_page(tmp_path: Path) -> None:
 
 
 def test_the_headline_says_who_is_ahead_whoever_it_is() -> None:
-    over = "predict over the best of GCN, a bag of five and logistic regression:"
-    assert headline(RESULT) == [
-        f"{over} \u22121.0 points on wine; beyond chance on 0 of 1 targets."
+    assert headline(RESULT) == ["wine: predict 95.0% (lower, p = 0.01), GCN 96.0% (highest)"]
+    ahead = compared(("predict", 0.9, None), ("logistic", 0.8, 0.2), ("gcn", 0.7, 0.01))
+    assert headline(replace(RESULT, comparisons={"a": ahead})) == [
+        "a: predict 90.0% (highest), logistic regression 80.0% (level)"
     ]
-    steady = [row("a", "gcn", 0.5 + 0.1 * s, s) for s in range(3)]
-    steady += [row("a", "untrained", 0.6 + 0.1 * s, s) for s in range(3)]
-    steady += [row("a", "predict", 0.6 + 0.101 * s, s) for s in range(3)]
-    assert headline(replace(RESULT, rows=steady)) == [
-        f"{over} +10.1 points on a; beyond chance on 1 of 1 targets.",
-        "predict over the same network never trained: +0.1 points on a; beyond chance on 0 of 1 "
-        "targets.",
-    ]
-    assert headline(replace(RESULT, rows=steady[:3])) == []
+    assert headline(replace(RESULT, comparisons={})) == []

@@ -1,11 +1,6 @@
 """The commands that run experiments: demo, compare and reproduce; and datasets, their graphs."""
 
-import math
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +9,6 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from graphglow.commands import flags
 from graphglow.commands.output import (
     check_output,
-    interactive,
     percent,
     print_json,
     print_note,
@@ -31,7 +25,6 @@ next, on tables of your own (of nodes: id, label, columns; of edges: source, tar
         graphglow predict --target nodes.csv+edges.csv --out classes.csv
         graphglow audit --target nodes.csv+edges.csv --out audit.html
         graphglow refine --target nodes.csv+edges.csv --out better.csv"""
-SECONDS_BETWEEN_LINES = 10
 Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 Methods = Annotated[
     tuple[str, ...] | None, arg(metavar="NAME ...", help_behavior_hint="(default: usual ones)")
@@ -54,31 +47,27 @@ def demo(
         out: Where to write the report, one HTML page; an older report is replaced.
         seed: The first of the seeds; each draws labels, false edges and weights.
     """
-    from graphglow.demo import LABELS, METHODS, run_demo, summarise
+    from graphglow.demo import run_demo
     from graphglow.report import is_report
-    from graphglow.report.results import headline, write_report
+    from graphglow.report.results import write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     with progress_bar() as move:
         result = run_demo(seed=seed, device=device, progress=move)
     write_report(result, out)
     if json:
-        return print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
-    scores, rows = summarise(result.rows), []
-    for method in METHODS:
-        cells = [target.get(method) for target in scores.values()]
-        spreads = [f" +- {100 * c.std:.1f}" if c and c.std is not None else "" for c in cells]
-        means = [percent(cell and cell.mean) for cell in cells]
-        rows.append((LABELS[method], *map("".join, zip(means, spreads, strict=True))))
-    print_table(("", *scores), rows, "Test accuracy, mean and deviation over the seeds")
+        lines = {name: of.records() for name, of in result.comparisons.items()}
+        facts = {"command": "demo", "report": out, "seed": seed, "comparisons": lines}
+        return print_json(facts | {"refined": vars(result.refined), "versions": result.versions})
+    for name, comparison in result.comparisons.items():
+        print_text(f"{name}\n{comparison.table()}\n")
     refined = result.refined
     before, after = (percent(one["homophily"]) for one in (refined.before, refined.after))
-    sentence = (
+    print_text(
         f"Refined graph of {refined.target}: {after} of its edges join nodes of one class; "
         f"{before} of the input's do. Dropped are {percent(refined.dropped_injected)} of the "
         f"injected edges and {percent(refined.dropped_own)} of its own."
     )
-    print_text("\n".join([*headline(result), sentence]))
     print_text(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")
 
 
@@ -159,9 +148,8 @@ def compare(
         )  # fmt: skip
     if json:
         facts = {"command": "compare", "target": data.name, "seed": seed, **vars(table)}
-        facts["lines"] = [line._asdict() | {"basis": line.basis} for line in table.lines]
-        recommended = table.recommended.method
-        return print_json(facts | {"recommended": recommended, "verdict": table.verdict})
+        facts |= {"lines": table.records(), "recommended": table.recommended.method}
+        return print_json(facts | {"verdict": table.verdict})
     for method, why in table.failed.items():
         print_note(f"{METHOD_TITLES[method]} could not run: {why}")
     print_text(f"{data.name}\n{table!r}")
@@ -249,7 +237,7 @@ def reproduce(
             tell(f"pre-trained first: {count} of {what} (each)")
         if dry_run:
             return None
-        with progress_lines() as move:
+        with progress_bar(in_logs=True) as move:
             if whole:
                 outcome = suite.run_suite(out, config, learners, root, *asked, progress=move)
             else:
@@ -274,21 +262,3 @@ def reproduce(
         made = markdown.standings_table(rows) if whole else markdown.tables_of(name, rows, tuned)
         title = f"## {name}\n\n" if len(names) > 1 else ""
         print_text(f"{title}{made}")
-
-
-@contextmanager
-def progress_lines() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that moves a bar where somebody watches; in a log it writes lines."""
-    if interactive():
-        with progress_bar() as move:
-            yield move
-        return
-    last = -math.inf
-
-    def line(what: str, done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total:
-            print_note(f"{done:,} of {total:,}: {what}")
-            last = time.monotonic()
-
-    yield line

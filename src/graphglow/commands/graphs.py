@@ -11,12 +11,11 @@ from tyro.conf import arg
 from graphglow.commands import flags
 from graphglow.commands.output import (
     TENSOR_SUFFIXES,
-    check_output,
+    Outputs,
     print_facts,
     print_json,
     print_text,
     spinner,
-    write_each,
 )
 from graphglow.errors import InputError, InputWarning
 
@@ -83,21 +82,18 @@ def predict(
     from graphglow.predict import predict as predict_graph
 
     inputs = (learner, target, reading.split_file, saved, nodes, edges)
-    new = partial(check_output, overwrite=overwrite, inputs=inputs)
-    out = out and new(out, suffixes=TABLES)
-    save = save and new(save, suffixes=TENSOR_SUFFIXES)
+    files = Outputs(overwrite, inputs, out=(out, TABLES), saved=(save, TENSOR_SUFFIXES))
     if saved is not None:
-        assert out is not None
         with spinner("predicting"):
             prediction = Prediction.load(saved.expanduser(), str(resolve_device(working.device)))
             frame = prediction.predict_new_tables(
                 nodes, edges, columns=flags.read_columns(reading.columns),
                 skip_unknown_edges=reading.skip_unknown_edges,
             )  # fmt: skip
-            write_table(frame, out, "a predictions file")
+            files.write(out=lambda path: write_table(frame, path, "a predictions file"))
         counts = {str(name): int(count) for name, count in frame.predicted.value_counts().items()}
         facts = {"command": "predict", "target": str(prediction.data.name), "nodes": len(frame)}
-        facts |= {"predicted": counts, "out": out}
+        facts |= {"predicted": counts, "out": files.paths["out"]}
         return print_facts("Predictions for new nodes", facts, json=json)
     assert target is not None
     with spinner("loading the graph"):
@@ -106,7 +102,7 @@ def predict(
     with spinner("predicting"):
         prediction = predict_graph(data, learner, labels=labels, coverage=coverage, **vars(working))
     seconds = time.perf_counter() - began
-    write_each((out, prediction.write), (save, prediction.save))
+    files.write(out=prediction.write, saved=prediction.save)
     found, count = prediction.scores, len(prediction.labelled)
     test = found if prediction.tests else None
     shown = found if found is not None and found.skewed else test
@@ -129,8 +125,7 @@ def predict(
         "set_size": None if prediction.sets is None else float(prediction.sets.sum()) / count,
         "best_channels": dict(zip(best.channel, best.accuracy, strict=True)),
         "seconds": seconds,
-        "out": out,
-        "saved": save,
+        **files.paths,
         "learner": learner,
         "device": resolve_device(working.device).type,
         "seed": working.seed,
@@ -183,11 +178,8 @@ def refine(
     from graphglow.refine import WORDS, input_edges
     from graphglow.refine import refine as refine_graph
 
-    new = partial(check_output, overwrite=overwrite, inputs=(learner, target, reading.split_file))
-    out = new(out, suffixes=tuple(WRITERS))
-    predictions = predictions and new(predictions, suffixes=TABLES)
-    if predictions is not None and predictions.absolute() == out.absolute():
-        raise InputError(f"--predictions and --out are one file, {out}: name different ones")
+    inputs = (learner, target, reading.split_file)
+    files = Outputs(overwrite, inputs, out=(out, tuple(WRITERS)), predictions=(predictions, TABLES))
     with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False, draw=False)
     began = time.perf_counter()
@@ -198,7 +190,7 @@ def refine(
             **vars(working),
         )  # fmt: skip
     seconds = time.perf_counter() - began
-    write_each((predictions, refined.write_predictions), (out, partial(write_graph, refined)))
+    files.write(out=partial(write_graph, refined), predictions=refined.write_predictions)
     edges_in, edges_out = input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {
@@ -217,8 +209,7 @@ def refine(
         "test_accuracy": refined.accuracy("test"),
         "search": refined.search,
         "seconds": seconds,
-        "out": out,
-        "predictions": predictions,
+        **files.paths,
         "seed": working.seed,
     }
     print_facts("Refined graph", facts, json=json)
@@ -258,25 +249,21 @@ def audit(
     from graphglow.report import PAGES
     from graphglow.report.explanations import write_audit
 
-    files = [path for path in (suspects, missing, duplicates, out) if path is not None]
-    if len({path.expanduser().absolute() for path in files}) < len(files):
-        raise InputError("Two tables go to one file. Name different ones.")
-    new = partial(check_output, overwrite=overwrite, inputs=(target, auditor, reading.split_file))
-    suspects = suspects and new(suspects, suffixes=TABLES)
-    missing = missing and new(missing, suffixes=TABLES)
-    duplicates = duplicates and new(duplicates, suffixes=TABLES)
-    out = out and new(out, suffixes=PAGES)
+    files = Outputs(
+        overwrite, (target, auditor, reading.split_file), suspects=(suspects, TABLES),
+        missing=(missing, TABLES), duplicates=(duplicates, TABLES), out=(out, PAGES),
+    )  # fmt: skip
     with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False, draw=False)
     began = time.perf_counter()
     with spinner("auditing"):
         found = audit_graph(data, auditor, top=top, **vars(working))
     seconds = time.perf_counter() - began
-    write_each(
-        (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
-        (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
-        (duplicates, lambda path: write_table(found.duplicates, path, "a table of pairs")),
-        (out, partial(write_audit, found)),
+    files.write(
+        suspects=lambda path: write_table(found.suspects, path, "a table of suspects"),
+        missing=lambda path: write_table(found.missing, path, "a table of pairs"),
+        duplicates=lambda path: write_table(found.duplicates, path, "a table of pairs"),
+        out=partial(write_audit, found),
     )
     facts = {
         "command": "audit",
@@ -290,10 +277,7 @@ def audit(
         "doubtful_edges": int((found.probability_real < 0.5).sum()),
         "likely_missing": int((found.findings.pair_log_odds > 0).sum()),
         "seconds": seconds,
-        "suspects": suspects,
-        "missing": missing,
-        "duplicates": duplicates,
-        "out": out,
+        **files.paths,
         "seed": working.seed,
     }
     print_facts("Audit", facts, json=json)
@@ -338,17 +322,15 @@ def explain(
     from graphglow.predict import predict
     from graphglow.report import PAGES
 
-    if out is not None:
-        inputs, suffixes = (target, learner, reading.split_file), (*PAGES, ".csv", ".parquet")
-        out = check_output(out, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
+    inputs, suffixes = (target, learner, reading.split_file), (*PAGES, ".csv", ".parquet")
+    files = Outputs(overwrite, inputs, out=(out, suffixes))
     with spinner("explaining"):
         data, _ = reading.read(target, need_labels=False, draw=False)
         if pair is not None:
             why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
         else:
             why = predict(data, learner, seed=seed, device=device).explain(node, label)
-    if out is not None:
-        why.write(out)
+    files.write(out=why.write)
     if json:
-        return print_json({"command": "explain", **why.to_dict(), "out": out})
-    print_text(why.text() + ("" if out is None else f"\nwritten to: {out.absolute()}"))
+        return print_json({"command": "explain", **why.to_dict(), **files.paths})
+    print_text(why.text() + ("" if out is None else f"\nwritten to: {out.expanduser().absolute()}"))

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -157,20 +158,37 @@ def check_output(
     return path
 
 
-def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
-    """Write the files that are asked for, even if one of them cannot be written."""
-    failed = []
-    for path, write in files:
-        try:
-            if path is not None:
-                write(path)
-        except InputError as error:
-            failed.append(error)
-    if failed:
-        raise InputError("; ".join(map(str, failed))) from failed[0].__cause__
+class Outputs:
+    """The files of a command: checked before it begins, written at its end, named in its facts."""
+
+    def __init__(
+        self, overwrite: bool, inputs: Sequence[object], **files: tuple[Path | None, Sequence[str]]
+    ) -> None:
+        """Take the file of each flag, None where it is not asked for, and its suffixes."""
+        self.paths = {
+            flag: path and check_output(path, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
+            for flag, (path, suffixes) in files.items()
+        }
+        asked = [path.absolute() for path in self.paths.values() if path is not None]
+        if len(set(asked)) < len(asked):
+            raise InputError("Two outputs go to one file. Name different ones.")
+
+    def write(self, **writers: Callable[[Path], object]) -> None:
+        """Write the files that are asked for, even if one of them cannot be written."""
+        failed = []
+        for flag, path in self.paths.items():
+            try:
+                if path is not None:
+                    writers[flag](path)
+            except InputError as error:
+                failed.append(error)
+        if failed:
+            raise InputError("; ".join(map(str, failed))) from failed[0].__cause__
 
 
-# Progress on standard error, where somebody watches: nothing is shown in a pipe or a log
+# Progress on standard error, where somebody watches
+
+SECONDS_BETWEEN_LINES = 10
 
 
 def interactive() -> bool:
@@ -187,10 +205,21 @@ def spinner(what: str) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that moves a bar: what is being done, how many are done, of how many."""
+def progress_bar(*, in_logs: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that moves a bar: what is being done, how many are done, of how many.
+
+    Where nobody watches, it writes a line every few seconds if that is asked for (``in_logs``).
+    """
+    last = -math.inf
+
+    def line(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if in_logs and (time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total):
+            print_note(f"{done:,} of {total:,}: {what}")
+            last = time.monotonic()
+
     if not interactive():
-        yield lambda what, done, total: None
+        yield line
         return
     from rich.console import Console
     from rich.markup import escape
@@ -206,11 +235,8 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None] | None"]:
+def epoch_bar(epochs: int) -> Iterator["Callable[[Epoch], None]"]:
     """Yield an ``on_epoch`` that moves a bar of ``epochs``, from the start again for each GNN."""
-    if not interactive():
-        yield None
-        return
     with progress_bar() as move:
         yield lambda epoch: move(
             f"{epoch.graph}: loss {epoch.loss:.3f}, validation {epoch.val_accuracy:.1%}",

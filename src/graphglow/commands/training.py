@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,15 +10,14 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from graphglow.commands import flags
 from graphglow.commands.output import (
     TENSOR_SUFFIXES,
+    Outputs,
     check_output,
     epoch_bar,
     print_facts,
     print_json,
-    print_note,
     print_text,
     progress_bar,
     spinner,
-    write_each,
 )
 from graphglow.errors import InputError, one_of
 from graphglow.settings import (
@@ -30,11 +28,6 @@ from graphglow.settings import (
     RunConfig,
     TransferConfig,
 )
-
-TIMED = 10
-"""Episodes by which the time of all is estimated."""
-SECONDS_A_STEP = {"cpu": 0.06, "cuda": 0.01}
-"""Of the optimizer, for the four networks together; measured, and within a factor of two."""
 
 
 def transfer(
@@ -72,28 +65,27 @@ def transfer(
     from graphglow.storage import Checkpoint
 
     inputs = (learner, target, reading.split_file)
-    new = partial(check_output, overwrite=overwrite, inputs=inputs)
-    out = out and new(out, suffixes=TENSOR_SUFFIXES)
-    predictions = predictions and new(predictions, suffixes=TABLES)
+    files = Outputs(
+        overwrite, inputs, out=(out, TENSOR_SUFFIXES), predictions=(predictions, TABLES)
+    )
     theta = load_learner(learner, seed=settings.seed)
     with spinner(f"loading {target}"):
         data, split = reading.read(target)
-    checkpoint = None
-    if out is not None and isinstance(settings, PaperConfig):
-        checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"), resume=resume)
+    file, checkpoint = files.paths["out"], None
+    if file is not None and isinstance(settings, PaperConfig):
+        checkpoint = Checkpoint(file.with_name(f"{file.name}.checkpoint"), resume=resume)
     with epoch_bar(settings.epochs) as on_epoch:
         result = graphglow.transfer(data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint)
-    write_each((out, result.save), (predictions, result.write_predictions))
+    files.write(out=result.save, predictions=result.write_predictions)
     if checkpoint is not None:
         checkpoint.remove()
     facts: dict[str, Any] = {
         **result.summary(),
         "learner": learner,
         "split": split,
-        "out": out,
         "target_was_source": data.name in (result.learner.provenance.get("sources") or ()),
         "metrics": result.metrics(),
-        "predictions": predictions,
+        **files.paths,
     }
     print_facts("Transfer", facts, json=json)
 
@@ -125,15 +117,13 @@ def fit(
     from graphglow import competitors
     from graphglow.graph.write import TABLES
 
-    if predictions is not None:
-        inputs = (target, reading.split_file)
-        predictions = check_output(predictions, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
+    files = Outputs(overwrite, (target, reading.split_file), predictions=(predictions, TABLES))
     with spinner(f"loading {target}"):
         data, split = reading.read(target)
     with epoch_bar(settings.epochs) as on_epoch:
         result = competitors.fit(method, data, settings, on_epoch=on_epoch)
-    write_each((predictions, result.write_predictions))
-    print_facts("Fit", {**result.summary(), "split": split, "predictions": predictions}, json=json)
+    files.write(predictions=result.write_predictions)
+    print_facts("Fit", {**result.summary(), "split": split, **files.paths}, json=json)
 
 
 def pretrain(
@@ -152,7 +142,7 @@ def pretrain(
     All labels of the sources are used, whatever their splits; the paper's learner has training and
     validation nodes. Each kind has settings: graphglow pretrain --kind paper --help shows those of
     the paper's Algorithm 2. An evidence learner of a few small graphs takes minutes, one of ten
-    graphs an hour or more; an estimate is printed first.
+    graphs an hour or more.
 
     Example: graphglow pretrain --sources digits wine --out learner.safetensors
 
@@ -193,10 +183,7 @@ def pretrain(
         facts |= {name: made[name] for name in ("sources", "splits", "visit_scores")}
         facts |= {"val_accuracy": made["validation_accuracy"], "resumed": checkpoint.resumed}
     else:
-        with progress_bar() as move:
-            if kind == "evidence":
-                place = resolve_device(settings.device).type
-                move = with_estimate(move, settings.steps * SECONDS_A_STEP[place])
+        with progress_bar(in_logs=True) as move:
             learner = graphglow.pretrain(graphs, settings, on_progress=move, workers=workers)
         learner.save(out)
         facts["sources"] = learner.provenance["sources"]
@@ -211,28 +198,6 @@ def pretrain(
     print_facts("Pre-trained learner", facts, json=json)
     if not json and kind != "auditor":
         print_text(f"next: graphglow transfer --learner {out} --target NAME|FILE")
-
-
-def with_estimate(
-    move: Callable[[str, int, int], None], training: float
-) -> Callable[[str, int, int], None]:
-    """Return ``move`` with notes of how long all takes: episodes, and so many seconds of training.
-
-    Episodes of every network take about as long, so the first ones say it, and half of them again.
-    """
-    began = time.perf_counter()
-
-    def on_progress(stage: str, done: int, total: int) -> None:
-        if done in (TIMED, total // 2):
-            seconds = (time.perf_counter() - began) / done * (total - done)
-            seconds += training if done == TIMED else 0
-            words = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
-            print_note(
-                f"note: {done:,} of {total:,} episodes are drawn; the rest takes about {words}"
-            )
-        move(stage, done, total)
-
-    return on_progress
 
 
 def report(
@@ -284,7 +249,7 @@ def learner_settings(learner: str | None) -> type[TransferConfig | PaperConfig]:
         return TransferConfig
     if name == "paper":
         return PaperConfig
-    from graphglow.paper import StructureLearner
+    from graphglow.paper.learner import StructureLearner
     from graphglow.pretrained import load_learner
 
     paper = isinstance(load_learner(learner or ""), StructureLearner)

@@ -4,8 +4,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from graphglow.competitors import cpgnn, idgl, lds, vgcn
 from graphglow.competitors.baselines import CONTROLS, PLAIN_GNNS
 from graphglow.competitors.method import Method
@@ -81,19 +79,14 @@ def fit(
     device = resolve_device(config.device)
     graph = training_graph(data).to(device)
     reset_peak_memory(device)
-    if method.memory is not None:
-        advice = f"; {method.lighter} needs far less" if method.lighter else ""
-        check_fits(name, method.memory(graph, config), graph.name, device, advice)
-    smaller = f"method {method.lighter}, a smaller graph" if method.lighter else "a smaller graph"
-    with out_of_memory_hint(
-        f"{name} on {graph.num_nodes} nodes and {len(graph.low)} edges", smaller
-    ):
+    if method.pair_bytes:
+        needed = method.pair_bytes * graph.num_nodes**2
+        check_fits(name, needed, graph.name, device, "; idgl-anchor needs far less")
+    size = f"{graph.num_nodes} nodes and {len(graph.low)} edges"
+    with out_of_memory_hint(f"{name} on {size}", "another method, a smaller graph"):
         task = method.build(graph, config)
-        loop = Loop(task, config.epochs, config.patience)
         train_began = time.perf_counter()
-        history = loop.run(on_epoch)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        history = Loop(task, config.epochs, config.patience).run(on_epoch)
         train_seconds = time.perf_counter() - train_began
         logits = task.logits().cpu()
     return FitResult(

@@ -15,26 +15,21 @@ from graphglow.competitors.method import Competitor, Method
 from graphglow.gnn.propagation import Dropout, drop, glorot, glorots, vector
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
-from graphglow.settings import BackboneName, PaperConfig, RunConfig
+from graphglow.settings import BackboneName, GNNConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GNNConfig(RunConfig):
+class PlainConfig(RunConfig):
     """A GNN on the input graph."""
 
     hidden: int = 64
     """Width of the hidden layers."""
     num_layers: int = 2
-    """Number of layers, at least 2."""
-
-    def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
-        """The same settings as a backbone takes them."""
-        settings = {name: value for name, value in asdict(self).items() if name != "hidden"}
-        return PaperConfig(backbone=backbone, **settings)
+    """Number of layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GATConfig(GNNConfig):
+class GATConfig(PlainConfig):
     """GAT on the input graph."""
 
     attention_heads: int = 8
@@ -42,7 +37,7 @@ class GATConfig(GNNConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PropagationConfig(GNNConfig):
+class PropagationConfig(PlainConfig):
     """APPNP or GPR-GNN on the input graph."""
 
     teleport: float = 0.1
@@ -52,7 +47,7 @@ class PropagationConfig(GNNConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCNIIConfig(GNNConfig):
+class GCNIIConfig(PlainConfig):
     """GCNII on the input graph."""
 
     num_layers: int = 8
@@ -61,24 +56,11 @@ class GCNIIConfig(GNNConfig):
     """alpha: share of the first layer in every other one."""
 
 
-def h2gcn_memory(graph: Graph, config: GNNConfig) -> int:
-    """Bytes of the two-hop pattern at most: a node's pairs of neighbours, each counted once.
-
-    An entry takes an index and a value, and while it is made three more numbers.
-    """
-    degree = graph.adj.crow.diff().double() - 1
-    return int(32 * min(float(degree.square().sum()), float(graph.num_nodes) ** 2))
-
-
-def _gnn(
-    backbone: BackboneName, summary: str, config: type[GNNConfig] = GNNConfig, **more: Any
-) -> Method:
+def _gnn(backbone: BackboneName, summary: str, config: type[PlainConfig] = PlainConfig) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
-        return GNNTask(graph, settings.hidden, settings.model(backbone))
+        return GNNTask(graph, GNNConfig(backbone=backbone, **asdict(settings)))
 
-    return Method(
-        family="gnn", summary=summary, config=config, build=build, backbone=backbone, **more
-    )
+    return Method(family="gnn", summary=summary, config=config, build=build, backbone=backbone)
 
 
 PLAIN_GNNS: dict[str, Method] = {
@@ -87,21 +69,16 @@ PLAIN_GNNS: dict[str, Method] = {
     "gat": _gnn("gat", "GAT (Velickovic et al., ICLR 2018)", GATConfig),
     "appnp": _gnn("appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig),
     "gpr": _gnn("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig),
-    "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)", memory=h2gcn_memory, lighter="gcn"),
+    "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)"),
     "gcnii": _gnn("gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPConfig(RunConfig):
-    """An MLP on the features, or LINKX."""
+class MLPConfig(PlainConfig):
+    """An MLP on the features, or LINKX: its layers are those behind its two branches."""
 
     least: ClassVar = RunConfig.least | {"num_layers": 1}
-
-    hidden: int = 64
-    """Width of the hidden layers."""
-    num_layers: int = 2
-    """Number of layers; of linkx, of the MLP behind its two branches, which have one each."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,29 +192,17 @@ def squared_distances(x: Tensor) -> Tensor:
     return inner.mul_(-2).add_(norms).add_(norms[:, None]).clamp_min_(0)
 
 
-def idgl_memory(graph: Graph, config: IDGLConfig) -> int:
-    """Bytes at training's peak: A^(t) with its cut, a product per head, the heads' features."""
-    n = graph.num_nodes
-    columns = min(getattr(config, "num_anchors", n), n)
-    matrices = 1.5 * config.refinements + config.num_heads + 6
-    features = 4 * graph.num_features * config.num_heads
-    if isinstance(config, IDGLAnchorConfig):  # the anchors' own graphs
-        features += 4 * columns * config.refinements
-    return int(4 * columns * (n * matrices + 2 * features))
-
-
 METHOD = Method(
     family="structure",
     summary="IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
     config=IDGLConfig,
     build=IDGL.build,
     backbone="gcn",
-    memory=idgl_memory,
-    lighter="idgl-anchor",
+    pair_bytes=34,  # one graph with its cut, a head's products, distances
 )
 ANCHOR_METHOD = replace(
     METHOD,
     summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
     config=IDGLAnchorConfig,
-    lighter=None,
+    pair_bytes=0,
 )

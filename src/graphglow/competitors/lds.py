@@ -279,6 +279,5 @@ METHOD = Method(
     config=LDSConfig,
     build=LDS.build,
     backbone="gcn",
-    memory=lambda graph, config: 20 * graph.num_nodes**2,  # theta, its best copy, numbers, draws
-    lighter="idgl-anchor",
+    pair_bytes=20,  # theta, its best copy, numbers, draws
 )

@@ -28,10 +28,8 @@ class Method:
     """From a graph and a config to what the loop trains."""
     backbone: str | None = None
     """The GNN inside, if there is one; a config that names one goes before it."""
-    memory: Callable[[Graph, Any], int] | None = None
-    """The bytes that training takes, estimated from sizes alone, where they grow with N^2."""
-    lighter: str | None = None
-    """The method to try where that does not fit."""
+    pair_bytes: int = 0
+    """What training takes at least for each of the N^2 pairs of nodes, where it has all of them."""
 
 
 class Competitor(nn.Module, Task):

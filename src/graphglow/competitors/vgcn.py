@@ -172,18 +172,11 @@ def symmetric(pairs: Tensor, num_nodes: int) -> Tensor:
     return torch.cat([upper, torch.cat([across.T, second + second.T], dim=1)])
 
 
-def vgcn_memory(graph: Graph, config: VGCNConfig) -> int:
-    """Bytes at training's peak: float32 numbers per pair, kept and of each draw."""
-    each = 14 + config.eval_samples / 4 + 7 * config.samples
-    return int(2 * graph.num_nodes**2 * each)
-
-
 METHOD = Method(
     family="structure",
     summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
     config=VGCNConfig,
     build=VGCN.build,
     backbone="gcn",
-    memory=vgcn_memory,
-    lighter="idgl-anchor",
+    pair_bytes=42,  # half as many pairs: the posterior and its Adam, one draw, noise
 )

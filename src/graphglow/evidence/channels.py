@@ -34,7 +34,7 @@ EIGEN = {"cpu": True, "cuda": False}
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
 JUDGES = 8192
 """Labels, evenly spaced, by whose log-loss ridges and other parameters are chosen."""
-NUMBERS = 2**22  # of the dense rows in one block
+NUMBERS = 2**21  # of the dense rows in one block
 FLOOR = 1e-3  # share of pi in each prediction, so that no class is impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
 SPREAD_FLOORS, SPREAD_POWERS = (1e-3, 1e-2, 1e-1, 1.0, 10.0), (0.5, 1.0, 2.0)

@@ -11,22 +11,26 @@ Differs from the paper: a random part of the nodes moves at once, not one node a
 whole is repeated from the communities found, so that nodes put together early can still part.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphglow.linalg.sparse import SparseMatrix
+
 ROUNDS, SWEEPS = 3, 20  # at most: times from the nodes up, sweeps of one level
 FEWEST, WORK = 6, 2**25  # sweeps of a large level: as many as look at so many edges, or the fewest
 SHARE = 0.5  # of the nodes that move at once
 ENOUGH = 1e-5  # a smaller gain of Q ends a level, or the rounds
 FEW = 2**15  # nodes up to which a CPU is quicker than a GPU: steps are many and small
+AT_ONCE = 2**20  # edges looked at in one block
 EXACT = 2.0**50  # what weights add up to: sums of whole numbers up to 2^53 have no rounding
 
 
 class _Level(NamedTuple):
-    """A weighted graph, edges listed from both ends; self-loops count in the degrees only.
+    """A weighted graph, edges listed from both ends by row; self-loops count in the degrees only.
 
     Weights are whole numbers, so sums do not depend on their order: a GPU gives the same twice.
 
@@ -40,36 +44,28 @@ class _Level(NamedTuple):
     degree: Tensor
 
 
-def communities(
-    low: Tensor,
-    high: Tensor,
-    weight: Tensor | None,
-    num_nodes: int,
-    *,
-    resolution: float = 1.0,
-    seed: int = 0,
-) -> Tensor:
+def communities(matrix: SparseMatrix, *, resolution: float = 1.0, seed: int = 0) -> Tensor:
     """Community of each node by modularity: numbered from 0, the largest first.
 
-    Each undirected edge is listed once; without ``weight`` all weigh 1. A node without edges is a
-    community of its own. Above a ``resolution`` of 1 communities are smaller and more. ``seed``
-    fixes the order in which nodes move.
+    The entries of a symmetric matrix are the weights of the edges; its diagonal does not count. A
+    node without edges is a community of its own. Above a ``resolution`` of 1 communities are
+    smaller and more. ``seed`` fixes the order in which nodes move.
 
     Shapes:
-        low [M], high [M], weight [M] or None -> [N] int64
+        matrix [N, N] -> [N] int64
     """
-    device = low.device
-    if num_nodes <= FEW:
-        low, high = low.cpu(), high.cpu()
+    nodes, device = matrix.shape[0], matrix.col.device
+    if nodes <= FEW:
+        matrix = matrix.to("cpu")
     generator = torch.Generator().manual_seed(seed)  # of the CPU: the same draws on each device
-    values = torch.ones(len(low), dtype=torch.float64, device=low.device)
-    if weight is not None:
-        values = weight.to(low.device).double()
-        values = (values * (EXACT / (2 * values.sum().clamp_min(1e-30)))).round()
-    row, col, values = torch.cat([low, high]), torch.cat([high, low]), values.repeat(2)
-    graph = _Level(row, col, values, values.new_zeros(num_nodes).index_add_(0, row, values))
+    row = matrix.row.int()
+    apart = row != matrix.col
+    row, col, values = row[apart], matrix.col[apart], matrix.values[apart].double()
+    if bool((values != 1).any()):
+        values.mul_(EXACT / values.sum().clamp_min(1e-30)).round_()
+    graph = _Level(row, col, values, values.new_zeros(nodes).index_add_(0, row, values))
     # ties go to the smaller number, so communities are numbered at random
-    label = torch.randperm(num_nodes, generator=generator).to(low.device)
+    label = torch.randperm(nodes, generator=generator).to(row.device)
     reached = _modularity(graph, label, resolution)
     for _ in range(ROUNDS if bool(graph.degree.any()) else 0):
         before = reached
@@ -91,9 +87,15 @@ def _bottom_up(
         label = torch.unique(label, return_inverse=True)[1]
         found, size = label[found], len(label)  # [N] of the nodes at the bottom
         count = int(label.max()) + 1
-        row, col = label[graph.row], label[graph.col]
-        apart = row != col
-        edges = _summed(row[apart], col[apart], graph.weight[apart], count)
+        joined = []
+        for row, col, weight in _blocks(graph):
+            row, col = _at(label, row), _at(label, col)
+            apart = row != col
+            joined.append(_summed(row[apart], col[apart], weight[apart], count))
+        edges = joined[0]
+        if len(joined) > 1:
+            row, col, weight = (torch.cat(part) for part in zip(*joined, strict=True))
+            edges = _summed(row, col, weight, count)
         graph = _Level(*edges, graph.degree.new_zeros(count).index_add_(0, label, graph.degree))
         if count == size:
             return found, reached
@@ -131,29 +133,41 @@ def _targets(graph: _Level, label: Tensor, movers: Tensor, resolution: float) ->
     n, degree = len(label), graph.degree
     size = torch.zeros_like(degree).index_add_(0, label, degree)  # [N] K_c
     scale = degree * (resolution / degree.sum())  # [N] r k_u / 2m
-    edge = _at(movers, graph.row).nonzero()[:, 0]
-    there = _at(label, _at(graph.col, edge))
-    node, there, within = _summed(_at(graph.row, edge), there, _at(graph.weight, edge), n)
-    own = there == _at(label, node)  # [P] of a node and a community next to it
+    alone = torch.bincount(label, minlength=n) == 1  # [N] communities of one node
+    bound = torch.where(_at(alone, label), label, n)  # [N]
     stay = -scale * (_at(size, label) - degree)  # [N] without the node itself
-    stay[node[own]] += within[own]
-    score = within - _at(scale, node) * _at(size, there)
-    # two nodes that are alone would swap: only the one with the larger number may move
-    single = torch.bincount(label, minlength=n) == 1  # [N] communities of one node
-    bound = torch.where(_at(single, label), label, n)  # [N]
-    score[own | (_at(single, there) & (there > _at(bound, node)))] = -torch.inf
-    best = stay.scatter_reduce(0, node, score, "amax")
-    chosen = (score == _at(torch.where(best > stay, best, torch.nan), node)).nonzero()[:, 0]
     target = torch.full_like(label, n)
-    target.scatter_reduce_(0, node[chosen], there[chosen], "amin")
+    for row, col, weight in _blocks(graph):
+        edge = _at(movers, row).nonzero()[:, 0]
+        there = _at(label, _at(col, edge))
+        node, there, within = _summed(_at(row, edge), there, _at(weight, edge), n)
+        own = there == _at(label, node)  # [P] of a node and a community next to it
+        stay[node[own]] += within[own]
+        score = within - _at(scale, node) * _at(size, there)
+        # two nodes that are alone would swap: only the one with the larger number may move
+        score[own | (_at(alone, there) & (there > _at(bound, node)))] = -torch.inf
+        best = stay.scatter_reduce(0, node, score, "amax")
+        chosen = (score == _at(torch.where(best > stay, best, torch.nan), node)).nonzero()[:, 0]
+        target.scatter_reduce_(0, node[chosen], there[chosen], "amin")
     return torch.where(target < n, target, label)
 
 
 def _modularity(graph: _Level, label: Tensor, resolution: float) -> float:
     total = graph.degree.sum()  # 2m
-    apart = (_at(label, graph.row) != _at(label, graph.col)).to(graph.weight) @ graph.weight
+    apart = torch.zeros_like(total)
+    for row, col, weight in _blocks(graph):
+        apart += (_at(label, row) != _at(label, col)).to(weight) @ weight
     size = torch.zeros_like(graph.degree).index_add_(0, label, graph.degree) / total.clamp_min(1)
     return float((total - apart) / total.clamp_min(1) - resolution * size.square().sum())
+
+
+def _blocks(graph: _Level) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Edges in blocks that hold all edges of a node: row, col and weight."""
+    count = -(-len(graph.row) // AT_ONCE)
+    bounds = torch.linspace(0, len(graph.degree), max(2, count + 1)).to(graph.row)
+    bounds[-1] = len(graph.degree)
+    sizes = torch.searchsorted(graph.row, bounds).diff().tolist()
+    return zip(*(torch.split(part, sizes) for part in graph[:3]), strict=True)
 
 
 def _summed(row: Tensor, col: Tensor, value: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from graphglow.device import MapBlocks, map_blocks
 from graphglow.evidence.channels import (
@@ -61,8 +62,8 @@ from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import (
     LowRank,
     SideBySide,
-    entries,
     leading,
+    sparse_rows,
     times,
     unit_,
     unit_unless_short,
@@ -156,8 +157,12 @@ def first_round(
     views, maps = first_views(graph, generator)
     link = views["link"]
     ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
-    ends = graph.low, graph.high, graph.weight, graph.num_nodes
-    members = [communities(*ends, resolution=by) for by in RESOLUTIONS]
+    edges = graph.links
+    if graph.weight is not None:
+        ends = torch.stack([graph.low, graph.high])
+        row, col = torch.cat([ends, ends.flip(0)], 1)
+        edges = sparse_rows(row, col, graph.weight.repeat(2), edges.shape)
+    members = [communities(edges, resolution=by) for by in RESOLUTIONS]
     grouped = [community_channel(graph, member) for member in members]
     channels = {
         **{name: ridge_channel(graph, views[name]) for name in ("ax", "aax", "diff", "role")},
@@ -241,11 +246,7 @@ def final_round(refined: "RefinedGraph") -> GraphEvidence:
     for name, over in (("ppr", graph.adj), ("ppr_f", adjacency)):
         channels[name] = ridge_channel(graph, unit_(page_rank(over, x)))
     channels["spread_f"] = spread_channel(graph, adjacency)
-    row, col, values = entries(adjacency)
-    once = row < col
-    ends = row[once].int(), col[once].int(), values[once]
-    del row, col, values, once
-    channels["community_f"] = community_channel(graph, communities(*ends, graph.num_nodes))
+    channels["community_f"] = community_channel(graph, communities(adjacency))
     records = unlabelled_records(graph, [channels[name] for name in CHANNELS])
     return replace(known, channels=channels, records=known.records | {"predictor": records})
 
@@ -264,7 +265,9 @@ def candidate_log_odds(known: GraphEvidence, map_blocks: MapBlocks) -> tuple[Ten
 def new_pairs(known: GraphEvidence, pairs: Tensor) -> Tensor:
     """Keep the pairs that are no candidates yet: [2, K] -> [2, <= K] of the candidates' type."""
     key, old = (p[0].long() * known.graph.num_nodes + p[1] for p in (pairs, known.pairs))
-    return pairs[:, ~torch.isin(key, old)].to(known.pairs.dtype)
+    old = F.pad(old, (1, 0), value=-1).sort().values
+    last = torch.searchsorted(old, key, right=True) - 1
+    return pairs[:, old[last] != key].to(known.pairs.dtype)
 
 
 def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:

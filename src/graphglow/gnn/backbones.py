@@ -4,12 +4,11 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.utils import softmax
+from torch_geometric.utils import scatter, softmax
 
 from graphglow.errors import InputError
 from graphglow.gnn.propagation import (
@@ -26,15 +25,9 @@ from graphglow.gnn.propagation import (
     vector,
 )
 from graphglow.graph import Graph
-from graphglow.linalg.sparse import SparseMatrix
 
-
-class Edges(NamedTuple):
-    """The entries of A + I, each a message from source to target: [E], [E], [N, N]."""
-
-    target: Tensor
-    source: Tensor
-    pattern: SparseMatrix
+Edges = tuple[Tensor, Tensor]
+"""The entries of A + I, each a message: its target [E], its source [E]."""
 
 
 class GAT(Backbone):
@@ -67,8 +60,7 @@ class GAT(Backbone):
         )
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        edges = Edges(*graph.entries, graph.looped)
-        v = drop(graph.x, dropout) @ self.weights[0]  # [N, D]
+        edges, v = graph.entries, drop(graph.x, dropout) @ self.weights[0]  # v [N, D]
         spread = self.attend(0, v, edges, dropout)
         return Encoded(spread if self.config.encoder == "gcn" else v, (v, spread, edges))
 
@@ -83,42 +75,22 @@ class GAT(Backbone):
 
     def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:
         """MP_1 of one layer: [N, D] -> [N, D]."""
+        target, source = edges
         attention = drop(self.attention(layer, v, edges), dropout)  # [E, H]
-        heads = v.view(len(v), self.heads[layer], -1).transpose(0, 1)  # [H, N, D / H]
-        out: Tensor = _WeightedSum.apply(edges, attention.T, heads)  # type: ignore[no-untyped-call]
-        return out.transpose(0, 1).flatten(1)
+        heads = v.view(len(v), self.heads[layer], -1)  # [N, H, D / H]
+        messages = attention[:, :, None] * heads[source]
+        out: Tensor = scatter(messages, target, dim_size=len(v))
+        return out.flatten(1)
 
     def attention(self, layer: int, v: Tensor, edges: Edges) -> Tensor:
         """The a_uw of each entry of A + I and each head, summing to one over w: [E, H]."""
         heads = v.view(len(v), self.heads[layer], -1)  # [N, H, D / H]
         by_source = (heads * self.sources[layer].view(heads.shape[1:])).sum(-1)  # [N, H]
         by_target = (heads * self.targets[layer].view(heads.shape[1:])).sum(-1)
-        score = F.leaky_relu(by_source[edges.source] + by_target[edges.target], self.SLOPE)
-        attention: Tensor = softmax(score, edges.target, num_nodes=len(v))
+        target, source = edges
+        score = F.leaky_relu(by_source[source] + by_target[target], self.SLOPE)
+        attention: Tensor = softmax(score, target, num_nodes=len(v))
         return attention
-
-
-class _WeightedSum(torch.autograd.Function):
-    """Sum of weighted sources at each target: a sparse product, differentiable in its values too.
-
-    Messages along single edges are formed in the backward pass only, and never kept.
-
-    Shapes:
-        weight [H, E], v [H, N, F] -> [H, N, F]
-    """
-
-    @staticmethod
-    def forward(ctx: Any, edges: Edges, weight: Tensor, v: Tensor) -> Tensor:
-        ctx.edges = edges
-        ctx.save_for_backward(weight, v)
-        return edges.pattern.with_values(weight) @ v
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor]:
-        (grad,), (weight, v), edges = grads, ctx.saved_tensors, ctx.edges
-        received, sent = grad.index_select(1, edges.target), v.index_select(1, edges.source)
-        transposed = weight.index_select(1, edges.pattern.order)  # the pattern is symmetric
-        return None, (received * sent).sum(-1), edges.pattern.with_values(transposed) @ grad
 
 
 def _attention_vectors(heads: int, width: int, generator: torch.Generator) -> nn.Parameter:

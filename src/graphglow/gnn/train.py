@@ -3,7 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from graphglow.errors import InputError
 from graphglow.gnn.backbones import BACKBONES
 from graphglow.gnn.propagation import Dropout, MixedPropagation, Structure
 from graphglow.graph import Graph
-from graphglow.settings import ModelConfig, RunConfig
+from graphglow.settings import GNNConfig, RunConfig
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
@@ -48,7 +48,6 @@ class Task(ABC):
     capturable: ClassVar[bool] = True
     """Whether an epoch never waits for the GPU, so that it can be recorded as a CUDA graph."""
     optimizer: torch.optim.Optimizer
-    val_weight: Tensor | None = None
     least_accuracy: float = 0.0
     """Validation accuracies up to this one count as equal, and the loss decides."""
 
@@ -88,32 +87,26 @@ class Task(ABC):
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss and accuracy on the validation nodes: [] each."""
-        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
+        logits, labelled = self.logits(), (self.graph.val, self.val_labels)
         return cross_entropy(logits, *labelled), accuracy(logits, *labelled)
 
 
 class GNNTask(Task):
-    """A GNN, ``hidden`` wide, on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S.
-
-    ``balanced`` weighs each class alike, in the loss and in validation.
-    """
+    """A GNN on a graph A, or on ``lambda A + (1 - lambda) S`` with a given S."""
 
     def __init__(
         self,
         graph: Graph,
-        hidden: int,
-        config: ModelConfig,
+        config: GNNConfig,
         *,
         given: Structure | None = None,
-        balanced: bool = False,
+        input_weight: float = 1.0,
     ) -> None:
         super().__init__(graph, config)
-        gnn = BACKBONES[config.backbone](config, graph, hidden, self.start)
+        gnn = BACKBONES[config.backbone](config, graph, config.hidden, self.start)
         self.gnn = gnn.to(graph.device)
-        self.mix = MixedPropagation(graph.adj, given, 1 if given is None else config.input_weight)
+        self.mix = MixedPropagation(graph.adj, given, input_weight)
         self.optimizer = adam(self.gnn, config.learning_rate, config.weight_decay)
-        self.train_weight = balancing(self.train_labels) if balanced else None
-        self.val_weight = balancing(self.val_labels) if balanced else None
 
     @property
     def weights(self) -> list[Tensor]:
@@ -121,7 +114,7 @@ class GNNTask(Task):
 
     def loss(self) -> Tensor:
         _, logits = self.gnn(self.gnn.encode(self.graph, self.dropout), self.mix, self.dropout)
-        return cross_entropy(logits, self.graph.train, self.train_labels, self.train_weight)
+        return cross_entropy(logits, self.graph.train, self.train_labels)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
@@ -161,7 +154,7 @@ class Loop:
     ) -> list[Epoch]:
         """Train, and return the history up to where it stopped.
 
-        After :meth:`load_state` the epochs before are part of the history, and ``on_epoch`` is
+        After :meth:`load_state_dict` the epochs before are part of the history, and ``on_epoch`` is
         called for them again.
 
         Args:
@@ -169,7 +162,7 @@ class Loop:
             look: Called with the number of epochs done, while the weights are those of that epoch,
                 before the first epoch (0) and after each; it must change nothing.
             on_read: Called whenever scores have been read and are finite: this is the moment to
-                save :meth:`state`.
+                save :meth:`state_dict`.
         """
         done = int(self.number)
         history = self._read(0, done, on_epoch)
@@ -225,14 +218,14 @@ class Loop:
                 on_epoch(epochs[-1])
         return epochs
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Scores and best weights so far, by name, not copied; the task has the rest."""
         best = {f"best.{place}": weight for place, weight in enumerate(self.best_weights)}
         return {"number": self.number, "best": self.best, "scores": self.scores} | best
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Let :meth:`run` go on from what :meth:`state` gave, in place."""
-        for name, tensor in self.state().items():
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Let :meth:`run` go on from what :meth:`state_dict` gave, in place."""
+        for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 
 
@@ -292,43 +285,20 @@ def adam(
     )
 
 
-def cross_entropy(
-    logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None
-) -> Tensor:
-    """Mean cross-entropy on ``nodes``: [N, C], [M], [M], weight [M] of mean 1 -> []."""
-    cost = F.cross_entropy(logits.index_select(0, nodes), labels, reduction="none")
-    return (cost if weight is None else cost * weight).mean()
+def cross_entropy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy on ``nodes``: [N, C], [M], [M] -> []."""
+    return F.cross_entropy(logits.index_select(0, nodes), labels, reduction="none").mean()
 
 
-def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
+def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
     """Share of ``nodes`` whose largest logit is their label: likewise; NaN for no nodes."""
-    right = (logits.index_select(0, nodes).argmax(1) == labels).double()
-    return (right if weight is None else right * weight).mean()
+    return (logits.index_select(0, nodes).argmax(1) == labels).double().mean()
 
 
-def best_epoch(history: Sequence[Epoch], least_accuracy: float = 0.0) -> Epoch:
-    """The epoch that :class:`Loop` keeps."""
-    return max(history, key=lambda one: epoch_score(one, least_accuracy))
-
-
-def epoch_score(epoch: Epoch, least_accuracy: float = 0.0) -> tuple[float, float]:
-    """Validation accuracy, which counts from ``least_accuracy`` on, then the lower loss."""
-    return max(epoch.val_accuracy, least_accuracy), -epoch.val_loss
-
-
-def accuracy_by_luck(labels: Tensor, weight: Tensor | None = None) -> float:
-    """The accuracy of the majority class plus one standard error: [M], weight [M] of mean 1.
+def accuracy_by_luck(labels: Tensor) -> float:
+    """The accuracy of the majority class of labels [M] plus one standard error.
 
     Where a class is rare, untrained weights get this far if a few nodes are lucky.
     """
-    weight = torch.ones(len(labels)) if weight is None else weight.cpu()
-    share = min(1.0, float(torch.bincount(labels.cpu(), weight.double()).max()) / len(labels))
-    spread = share * (1 - share) * float(weight.double().square().mean())
-    return share + math.sqrt(spread / len(labels))
-
-
-def balancing(labels: Tensor) -> Tensor:
-    """Weights under which each class that occurs counts alike: [M] -> [M], of mean 1."""
-    counts = torch.bincount(labels)
-    each = len(labels) / (counts.clamp_min(1) * (counts > 0).sum())
-    return each[labels]
+    share = float(labels.bincount().max()) / len(labels)
+    return share + math.sqrt(share * (1 - share) / len(labels))

@@ -14,7 +14,7 @@ from torch_geometric.utils import index_to_mask, is_undirected, to_undirected
 from graphglow.errors import InputError, at_least, warn
 from graphglow.linalg.neighbours import knn_edges
 
-LARGEST_WEIGHT = 1e30
+LARGEST_EDGE_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
 MADE = ("knn_graph", "knn_table")
 """Set where edges join nearest neighbours: for want of any, or in the package's own tables."""
@@ -105,8 +105,6 @@ def one_graph(data: object) -> Data:
     if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
-    if stated is not None and not hasattr(stated, "__index__"):
-        raise InputError(f"num_nodes must be an integer; got {stated!r}")
     if x is not None and stated is not None and stated != len(x):
         raise InputError(f"x must have one row per node ({stated}); got {len(x)} rows")
     for name in MASKS:
@@ -142,14 +140,23 @@ def _add_column(data: Data) -> None:
 
 def _checked_features(x: Tensor) -> Tensor:
     _need(len(x) > 0, f"x must have a row for each of at least one node; got {tuple(x.shape)}")
+    x = finite_float(x if x.layout == torch.strided else x.to_dense()).cpu()
+    _need(bool(x.any()), "x must have at least one non-zero entry; got all zeros")
+    return x
+
+
+def finite_float(x: Tensor) -> Tensor:
+    """Return finite real numbers as float32; coalesced if they are sparse: [N, F]."""
     _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
-    x = (x if x.layout == torch.strided else x.to_dense()).detach().cpu().to(torch.float32)
-    low, high = torch.aminmax(x)  # one pass; NaN comes through
-    if not (torch.isfinite(low) and torch.isfinite(high)):
-        row, column = (~torch.isfinite(x)).nonzero()[0].tolist()
-        got = f"{x[row, column].item()} at node {row}, column {column}"
+    dense = x.layout == torch.strided
+    x = x.detach().float() if dense else x.detach().to_sparse().coalesce().float()
+    values = x if dense else x.values()
+    # the smallest and the largest entry are NaN if any is
+    if values.numel() and not torch.stack(values.aminmax()).isfinite().all():
+        bad = ~values.isfinite()
+        row, column = (bad.nonzero()[0] if dense else x.indices()[:, bad][:, 0]).tolist()
+        got = f"{values[bad][0].item()} at node {row}, column {column}"
         raise InputError(f"x must be finite; got {got}")
-    _need(bool(low != 0 or high != 0), "x must have at least one non-zero entry; got all zeros")
     return x
 
 
@@ -196,9 +203,9 @@ def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor
         raise InputError(f"edge_weight must have one value per edge ({shape[1]}); got {got}")
     _need(not weight.is_complex(), f"edge_weight must hold real numbers; got {weight.dtype}")
     weight = weight.detach().cpu().flatten()
-    bad = weight[~((weight >= 0) & (weight <= LARGEST_WEIGHT))]  # NaN is neither
+    bad = weight[~((weight >= 0) & (weight <= LARGEST_EDGE_WEIGHT))]  # NaN is neither
     if len(bad):
-        rule = f"edge_weight must be finite and non-negative, at most {LARGEST_WEIGHT:g}"
+        rule = f"edge_weight must be finite and non-negative, at most {LARGEST_EDGE_WEIGHT:g}"
         raise InputError(f"{rule}; got {bad[0].item():g}")
     return edges, weight.to(torch.float32)
 
@@ -279,7 +286,7 @@ def random_split(y: Tensor, *, seed: int, by_class: bool = False) -> tuple[Tenso
     y = y.long()  # torch takes uint8 for a mask
     order, rank = _shuffled(y, seed)
     if by_class:
-        classes = y[order].long()
+        classes = y[order]
         share = (rank + 0.5) / torch.bincount(classes)[classes]  # below 1 / 2 for half of each
         share[rank == 0] = 0  # one of each class comes first
         order = order[share.argsort(stable=True)]

@@ -33,7 +33,7 @@ OGB_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 OGB_NAMES = ("ogbn-arxiv", "ogbn-products")
 """One class per node and one kind of node; the others are of another task."""
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-RAW_FILES = {
+RAW_FILE_NAMES = {
     "citation": [f"ind.{{0}}.{part}" for part in PLANETOID_PARTS],
     "social": ["data.mat"],
 }
@@ -67,11 +67,11 @@ class DatasetInfo(NamedTuple):
     @property
     def needs_data(self) -> bool:
         """Whether files under the data root (or a download) are needed."""
-        return self.kind in RAW_FILES and self.name != "cora"
+        return self.kind in RAW_FILE_NAMES and self.name != "cora"
 
     def read(self, data_root: Path) -> Data:
         """The graph, not yet checked; without masks where the split is drawn by a seed."""
-        if self.kind in RAW_FILES:
+        if self.kind in RAW_FILE_NAMES:
             return read_raw(self.name, self.kind, data_root)
         if self.kind == "table":  # of scikit-learn, with a kNN graph
             from sklearn import datasets
@@ -119,7 +119,7 @@ def read_raw(name: str, kind: str, root: Path) -> Data:
 
     folders = [path for path in sorted(root.glob("*")) if path.name.lower() == name]
     raw = (folders[0] if folders else root / name) / "raw"
-    complete = all((raw / file.format(name)).is_file() for file in RAW_FILES[kind])
+    complete = all((raw / file.format(name)).is_file() for file in RAW_FILE_NAMES[kind])
     if name == "cora" and not complete:
         data = read_npz(CORA)
         data.edge_index = data.edge_index.flip(0)  # both directions are there; in PyG's order

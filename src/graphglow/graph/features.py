@@ -34,7 +34,7 @@ FEWEST_WORDS, MOST_WORDS = 3, 500
 """Words of a filled cell, on average, from which a column is text; words that become features."""
 LARGEST = 1e38
 """Magnitude of a number that float32 still holds."""
-UNKNOWN = ("?", "-", "unknown", "unlabelled", "unlabeled")
+UNKNOWN_WORDS = ("?", "-", "unknown", "unlabelled", "unlabeled")
 """Labels that more often mean that none is known."""
 FEWEST_ROWS, MOST_ROWS = 30, 5000
 """Training nodes on which a leak is looked for: of fewer nothing can be said."""
@@ -55,7 +55,7 @@ def encode_columns(
     """
     described = (_describe(frame[name], what, name in categories) for name in frame.columns)
     columns = [facts for facts in described if facts is not None]
-    if not any(width(facts) for facts in columns):
+    if not any(encoded_width(facts) for facts in columns):
         return torch.empty(len(frame), 0), []
     x = encode_alike(frame, columns, what)
     if not x.any():
@@ -83,7 +83,7 @@ def encode_alike(frame: pd.DataFrame, columns: Sequence[Mapping[str, Any]], what
                     f"{len(unseen)} of {len(text)} rows, such as {unseen.iloc[0][:40]!r}; they "
                     "count as blanks"
                 )
-            parts.append((code[:, None] == np.arange(width(facts))).astype(np.float32))
+            parts.append((code[:, None] == np.arange(encoded_width(facts))).astype(np.float32))
         elif "words" in facts:
             weights = _vectorizer(facts["words"])
             weights.idf_ = np.array(facts["idf"])
@@ -147,7 +147,7 @@ def _vectorizer(words: Sequence[str] | None) -> Any:
     )  # fmt: skip
 
 
-def width(facts: Mapping[str, Any]) -> int:
+def encoded_width(facts: Mapping[str, Any]) -> int:
     """Return how many features a column is."""
     return len(facts.get("categories", facts.get("words", (None,))))
 
@@ -236,7 +236,7 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
         if bool((number < 0).any()):
             warn(f"{int((number < 0).sum())} labels in {what} are -1, which means unlabelled")
         classes = number.astype(np.int64)[number >= 0]
-    odd = classes[classes.astype(str).str.strip().str.lower().isin(UNKNOWN)]
+    odd = classes[classes.astype(str).str.strip().str.lower().isin(UNKNOWN_WORDS)]
     if len(odd):
         warn(f"{odd.iloc[0]!r} in {what} counts as a class; leave it blank if it means unlabelled")
     codes, names = pd.factorize(classes, sort=True)
@@ -255,7 +255,7 @@ def warn_of_leaks(data: Data) -> None:
         return
     from sklearn.tree import DecisionTreeClassifier
 
-    parts = torch.split(data.x[nodes], [width(facts) for facts in columns], dim=1)
+    parts = torch.split(data.x[nodes], [encoded_width(facts) for facts in columns], dim=1)
     leaks = []
     for facts, part in zip(columns, parts, strict=True):
         values, leaves = part.numpy(), int(y.max()) + 1  # as many intervals as there are classes

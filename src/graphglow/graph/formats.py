@@ -29,10 +29,10 @@ EDGE_VALUES = ("weight", "probability", "in_input", "input_weight", "latent_weig
 """What our own files say of each edge; the weight is how much it counts."""
 TENSORS = ("x", "y", "edge_index", "adj_t", *(f"edge_{name}" for name in EDGE_VALUES))
 LISTS = ("node_id", "class_names")
-NAMES = {*TENSORS, *LISTS, *SPLITS, *MASKS}
-LABELS = ("y", "class", "label")
+KNOWN = {*TENSORS, *LISTS, *SPLITS, *MASKS}
+LABEL_KEYS = ("y", "class", "label")
 """Where a NetworkX graph has several, the first: drawing programs put names in ``label``."""
-NOT_FEATURES = {*LABELS, "x", "id", "node_id", "name"}
+NOT_FEATURES = {*LABEL_KEYS, "x", "id", "node_id", "name"}
 DGL_NAMES = {
     "x": ("feat", "x", "features"),
     "y": ("label", "y", "labels"),
@@ -55,7 +55,7 @@ def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
                 try:
                     arrays[name] = np.asarray(archive[name])
                 except ValueError as error:
-                    needed = name in {*NAMES, "labels"} - {*LISTS}
+                    needed = name in {*KNOWN, "labels"} - {*LISTS}
                     if needed or name[:4] in ("adj_", "attr") or "allow_pickle" not in str(error):
                         raise
     return arrays
@@ -93,7 +93,7 @@ def read_npz(path: Path) -> Data:
     elif x is None:
         warn(f"{path} holds no attributes: each node is a feature of its own")
         x = np.eye(adjacency.shape[0], dtype=np.float32)
-    edges, weight = _edges_of(adjacency)
+    edges, weight = _listed_edges(adjacency)
     fields |= {"x": x, "y": arrays.get("labels"), "edge_index": edges, "edge_weight": weight}
     return graph_from_fields(fields, str(path))
 
@@ -109,7 +109,7 @@ def _csr(arrays: Mapping[str, np.ndarray], name: str, path: Path) -> sp.csr_arra
     return matrix
 
 
-def _edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
+def _listed_edges(adjacency: Any) -> tuple[Tensor, Tensor | None]:
     """The entries of a sparse matrix: [2, E], and [E] where any of them is not 1."""
     entries = adjacency.tocoo()
     present = entries.data != 0  # NaN is, and is refused by the check
@@ -143,8 +143,8 @@ def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
         x [N, D], y [N] (integers, or text: then ``class_names`` is set), edge_index [2, E],
         edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
     """
-    for name in set(map(str, fields)) - NAMES:  # a random split would be used in place of "tarin"
-        if near := did_you_mean(name, NAMES - set(fields), 0.75):
+    for name in set(map(str, fields)) - KNOWN:  # a random split would be used in place of "tarin"
+        if near := did_you_mean(name, KNOWN - set(fields), 0.75):
             raise InputError(f"{what} has {name!r}{near}, which is not read. Rename it.")
     if "x" not in fields:
         raise InputError(f"{what} must hold x; got {', '.join(sorted(map(str, fields))[:10])}")
@@ -222,7 +222,7 @@ def from_networkx(graph: Any, name: str, columns: Columns | None = None, **setti
     attributes = list(graph.nodes.values())
     keys = sorted(set().union(*attributes), key=str)
     read = [key for key in keys if key not in leave_out]
-    label = chosen.get("label") or next((key for key in LABELS if key in read), None)
+    label = chosen.get("label") or next((key for key in LABEL_KEYS if key in read), None)
     chosen = chosen if label is None else chosen | {"label": label}
     named = {*chosen.values(), "split", *category, *leave_out}
     kept = [key for key in keys if key in named or ("x" not in read and key not in NOT_FEATURES)]
@@ -278,7 +278,7 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
         with one_sentence("x must hold numbers [N, D]; got others"):
             array = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
         x = torch.from_numpy(array)
-    edges, weight = _edges_of(adjacency)
+    edges, weight = _listed_edges(adjacency)
     y = y if y is None or isinstance(y, Tensor) else np.asarray(y)
     fields = {"x": x, "y": y, "edge_index": edges, "edge_weight": weight}
     data = graph_from_fields(fields, "the arguments")

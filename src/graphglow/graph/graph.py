@@ -1,6 +1,5 @@
 """The one internal graph: checked, on one device, its matrices computed when they are asked for."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from graphglow.graph.check import (
     check_mask,
     checked_edges,
     checked_labels,
+    finite_float,
     one_graph,
 )
 from graphglow.linalg.rows import Rows, entries, sparse_rows, unit_
@@ -97,18 +97,6 @@ class FeatureEncoder:
         values = self.table[0][col]
         total = torch.zeros(num_nodes, device=row.device).index_add_(0, row, values.square())
         return sparse_rows(row, col, values / total.sqrt()[row], (num_nodes, len(self.kept)))
-
-
-def finite_float(x: Tensor) -> Tensor:
-    """Finite real numbers as float32; coalesced if they are sparse: [N, F]."""
-    if x.is_complex():
-        raise InputError(f"x must hold real numbers; got {x.dtype}")
-    x = x.float() if x.layout == torch.strided else x.to_sparse().coalesce().float()
-    values = x if x.layout == torch.strided else x.values()
-    # the smallest and the largest entry are NaN if any is
-    if values.numel() and not math.isfinite(sum(torch.stack(values.aminmax()).tolist())):
-        raise InputError("x must be finite; got NaN or infinity")
-    return x
 
 
 def _present(x: Tensor) -> Tensor:
@@ -294,7 +282,7 @@ class Graph:
     def with_labels(self, **fields: Any) -> "Graph":
         """A copy with other labels, classes or split; matrices are not computed again."""
         changed = replace(self, **fields)
-        vars(changed).update({n: v for n, v in vars(self).items() if n in KEPT})
+        vars(changed).update({n: v for n, v in vars(self).items() if n in CACHED})
         return changed
 
     def with_x(self, x: Tensor) -> "Graph":
@@ -305,7 +293,7 @@ class Graph:
 
 
 MOVED = ("low", "high", "weight", "y", "train", "val", "test")
-KEPT = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
+CACHED = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
 
 
 def prepare(data: Data) -> Graph:
@@ -399,11 +387,15 @@ def adjacency_of(low: Tensor, high: Tensor, weight: Tensor | None, num_nodes: in
     scale = degree.double().rsqrt()
     value = scale[low] * scale[high]  # [M]
     value = (value if weight is None else value * weight).float()
-    row, col = torch.cat([low, high, node]), torch.cat([high, low, node])
+    low, high = low.long(), high.long()
+    key = torch.cat([low * num_nodes + high, high * num_nodes + low, node * (num_nodes + 1)])
+    del low, high
     values = torch.cat([value, value, degree.double().reciprocal().float()])
-    key, order = (row * num_nodes + col).sort()
-    crow = torch.searchsorted(key, torch.arange(num_nodes + 1, device=low.device) * num_nodes)
-    return SparseMatrix.symmetric(crow, col[order], values[order], num_nodes)
+    key, order = key.sort()
+    values = values[order]
+    del order
+    crow = torch.searchsorted(key, torch.arange(num_nodes + 1, device=key.device) * num_nodes)
+    return SparseMatrix.symmetric(crow, key.remainder_(num_nodes), values, num_nodes)
 
 
 def undirected_edges(

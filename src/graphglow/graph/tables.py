@@ -35,7 +35,7 @@ from graphglow.graph.features import (
 )
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-NAMES: dict[str, tuple[str, ...]] = {
+ROLES: dict[str, tuple[str, ...]] = {
     "id": ("id", "node_id", "node", "unique_id"),
     "label": ("label", "y", "class"),
     "split": ("split",),
@@ -62,9 +62,9 @@ def roles_of(columns: Columns | None) -> tuple[dict[str, str], Sequence[str], Se
     lists = [chosen.pop(role, ()) for role in ("leave_out", "category")]
     leave_out, category = ([names] if isinstance(names, str) else names for names in lists)
     for role, name in chosen.items():
-        if role not in NAMES or not isinstance(name, str):
+        if role not in ROLES or not isinstance(name, str):
             how = (
-                f"Name one column for some of {', '.join(NAMES)}, or any for leave_out and category"
+                f"Name one column for some of {', '.join(ROLES)}, or any for leave_out and category"
             )
             raise InputError(f"columns has {role!r}: {name!r}. {how}.")
     return chosen, leave_out, category
@@ -113,8 +113,8 @@ def open_table(source: Any, what: str = "the DataFrame") -> Table:
         frame = source.set_axis([str(name) for name in source.columns], axis=1)
         headers = {what: list(frame.columns)}
     else:
-        path = Path(source).expanduser()
-        if not path.exists():
+        path = Path(os.path.expanduser(source))
+        if not os.path.exists(path):
             raise InputError(f"There is no table {path}.")
         files, what = [path], str(path)
         if path.is_dir():
@@ -236,9 +236,9 @@ def find_column(role: str, table: Table, chosen: Mapping[str, str]) -> str | Non
             raise missing_column(f"column {name!r}, chosen as {role}", table, [name])
         return name
     taken = [n for other, n in chosen.items() if (other in EDGE_ROLES) == (role in EDGE_ROLES)]
-    found = [name for name in table.columns if name.lower() in NAMES[role] and name not in taken]
+    found = [name for name in table.columns if name.lower() in ROLES[role] and name not in taken]
     if role == "id":  # "node" may be a feature beside "id"
-        found = sorted(found, key=lambda name: NAMES["id"].index(name.lower()))[:1]
+        found = sorted(found, key=lambda name: ROLES["id"].index(name.lower()))[:1]
     if len(found) > 1:
         got = f"{table.what} has {' and '.join(found)}, which may both be the {role}"
         raise InputError(f"{got}. Say which: --columns {role}={found[0]}.")
@@ -252,10 +252,10 @@ def need_column(role: str, table: Table, chosen: Mapping[str, str]) -> str:
     """The column of that role; an error if there is none."""
     if (name := find_column(role, table, chosen)) is not None:
         return name
-    what = f"{role} column, called {', '.join(NAMES[role][:3])}"
+    what = f"{role} column, called {', '.join(ROLES[role][:3])}"
     python = f'load_graph(.., columns={{"{role}": "NAME"}})'
     how = f"Say which: --columns {role}=NAME (in Python {python})."
-    raise InputError(f"{missing_column(what, table, NAMES[role])} {how}")
+    raise InputError(f"{missing_column(what, table, ROLES[role])} {how}")
 
 
 def missing_column(what: str, table: Table, wanted: Sequence[str]) -> InputError:
@@ -302,7 +302,7 @@ def _open_tables(
     if edges is not None:
         return table, open_table(edges)
     lower = {name.lower() for name in table.columns}
-    has = {role: role in chosen or bool(lower & {*NAMES[role]}) for role in NAMES}
+    has = {role: role in chosen or bool(lower & {*ROLES[role]}) for role in ROLES}
     if has["source"] and has["target"] and not (has["id"] or has["label"]):
         return None, table
     if isinstance(nodes, pd.DataFrame) and not find_column("id", table, chosen):

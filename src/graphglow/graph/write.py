@@ -1,6 +1,7 @@
 """Write a graph, in the format that the suffix names, whole or not at all."""
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,7 +30,7 @@ def write_graph(data: Data, path: str | Path) -> None:
     ``.pt``, ``.npz`` and ``.graphml`` hold the whole graph and load back by ``load_graph``.
     ``.csv`` and ``.parquet`` hold the edges, in the user's own node ids (:func:`edge_frame`).
     """
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     if path.suffix.lower() not in WRITERS:
         raise InputError(f"a graph file must be one of {', '.join(WRITERS)}; got {path}")
     _check_is_graph(data)
@@ -75,7 +76,7 @@ def prediction_frame(data: Data, probabilities: Tensor) -> pd.DataFrame:
 
 def write_table(frame: pd.DataFrame, path: str | Path, what: str) -> None:
     """Write a table, ``what`` in errors, as ``.csv`` or ``.parquet``, whole or not at all."""
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     suffix = path.suffix.lower()
     if suffix not in TABLES:
         raise InputError(f"{what} must be {' or '.join(TABLES)}; got {path}")

@@ -5,13 +5,13 @@ Tuned settings are in ``settings.json`` beside this file; ``benchmarks/search.py
     {"gcn": {"cora": {"dropout": 0.5, "hidden": 64}},
      "graphglow": {"reed98": {"pretrain": {"episodes": 2}, "transfer": {"dropout": 0.2}}}}
 
-ConfigType of graphglow depend on its sources too: those for given sources stand under
+Settings of graphglow depend on its sources too: those for given sources stand under
 ``target < source+source``, the latest ones under the target alone.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from graphglow.errors import InputError, with_settings
 from graphglow.settings import Device, Settings
 
 Tuned = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""ConfigType by method and target."""
+"""Settings by method and target."""
 ConfigType = TypeVar("ConfigType")
 SETTINGS = Path(__file__).with_name("settings.json")
 
@@ -76,13 +76,5 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_of(kind: type[ConfigType], given: Mapping[str, Any], **fixed: Any) -> ConfigType:
-    """Build a config from settings of the file; ``fixed`` ones go before them.
-
-    Dataclasses inside (``ObjectiveConfig``) are built from settings of their own.
-    """
-    config, values = kind(), {**given, **fixed}
-    for name, value in values.items():
-        inside = type(getattr(config, name, None))
-        if is_dataclass(inside) and isinstance(value, Mapping):
-            values[name] = config_of(inside, value)
-    return with_settings(config, values)
+    """Build a config from settings of the file; ``fixed`` ones go before them."""
+    return with_settings(kind(), {**given, **fixed})

@@ -118,16 +118,18 @@ def _ablation(cells: pd.DataFrame) -> str:
 
 def _edges(cells: pd.DataFrame) -> str:
     names, shares = cells["method"].map(paper.METHOD_NAMES), cells["x"].map("{:.0%}".format)
+    names = cells["graph"] + ", " + cells["series"].map(paper.DAMAGES) + ": " + names
     groups = cells.assign(name=names, share=shares).groupby(["graph", "series"], sort=False)
-    return "\n".join(
-        _grid(own, f"{graph}, {paper.DAMAGES[kind]}", "name", "share")
-        for (graph, kind), own in groups
-    )
+    title, below, *lines = "".join(
+        _grid(own, "graph, damage: method", "name", "share") for _, own in groups
+    ).splitlines(keepends=True)
+    return title + below + "".join(line for line in lines if line not in (title, below))
 
 
 def _sensitivity(cells: pd.DataFrame) -> str:
     groups = cells.assign(label=cells["x"].map("{:g}".format)).groupby("series", sort=False)
-    return "\n".join(_grid(own, SWEPT[name]) for name, own in groups)
+    grids = [_grid(own, SWEPT[name], "graph", "label") for name, own in groups]
+    return "\n".join(grids).replace("**", "")
 
 
 def _time(cells: pd.DataFrame) -> str:

@@ -19,13 +19,13 @@ from graphglow.competitors import fit
 from graphglow.device import resolve_device
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.neighbours import knn_edges
-from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
-from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
+from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner, untrained_like
+from graphglow.settings import Device, GNNConfig, PaperConfig, TransferConfig
 from graphglow.transfer import transfer
 
 METHOD_TITLES = {
@@ -39,6 +39,7 @@ METHOD_TITLES = {
     "paper": "paper's GraphGLOW",
     "bag-gcn": "bag of 5 GCNs",
     "bag-gpr": "bag of 5 GPR-GNNs",
+    "logistic": "logistic regression",
     "untrained": "untrained",
     "transfer": "transfer",
     "predict": "predict",
@@ -46,7 +47,8 @@ METHOD_TITLES = {
 """``predict`` is the frozen network, with nothing trained on the graph; ``untrained`` is the same
 with weights never trained; ``transfer`` trains a GNN over the input graph and the refined one."""
 BAGS = {"bag-gcn": "gcn", "bag-gpr": "gpr"}
-POOL = ("predict", "untrained", *BAGS)
+LOGISTIC = "logistic"  # on the features alone; a control of the demo, and no method of the suite
+POOL = ("predict", "untrained", LOGISTIC, *BAGS)
 """What has training and validation labels at work; scores of labelled nodes are leave-one-out or
 out-of-fold. The others split the labels."""
 RIVALS = ("gcn", "mlp", "linkx", "gpr", "h2gcn", "knn", "jaccard", "paper")
@@ -131,6 +133,8 @@ def run_method(
         frozen = evidence_learner(learner)
         frozen = frozen if method == "predict" else untrained_like(frozen, seed)
         scores = predict_pool(data, frozen, seed=seed, device=device)
+    elif method == LOGISTIC:
+        scores = logistic_regression(data)
     else:
         columns = with_columns(data, seed) if lacks_features(data) else data
         scores = _trained(method, columns, seed, device, learner)
@@ -159,13 +163,6 @@ def refine_pool(
     return learner.refine(pooled, seed=seed, device=resolve_device(device))
 
 
-def untrained_like(learner: EvidenceLearner, seed: int) -> EvidenceLearner:
-    """Return the control: weights never trained, log-odds on the learner's scale."""
-    control = EvidenceLearner.untrained(seed)
-    control.logit_scale.copy_(learner.logit_scale.cpu())
-    return control
-
-
 def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
     """Return probabilities by a bag of competitors, each fold of the pool validating once: [N, C].
 
@@ -182,6 +179,23 @@ def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
     for part, member in zip(parts, members, strict=True):
         probabilities[part] = member[part]
     return probabilities
+
+
+def logistic_regression(data: Data) -> Tensor:
+    """Return probabilities by the features alone: [N, C]; those of the pool are out of fold."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.preprocessing import MaxAbsScaler
+
+    pool, model = judged_nodes(LOGISTIC, data), LogisticRegression(max_iter=1000)
+    x, y = MaxAbsScaler().fit_transform(data.x.numpy()), data.y[pool].numpy()
+    p = model.fit(x[pool], y).predict_proba(x)
+    folds = min(MEMBERS, int(data.y[pool].unique(return_counts=True)[1].min()))
+    if folds > 1:
+        p[pool] = cross_val_predict(model, x[pool], y, cv=folds, method="predict_proba")
+    scores = torch.zeros(len(x), int(data.y.max()) + 1)
+    scores[:, torch.from_numpy(model.classes_)] = torch.from_numpy(p).float()
+    return scores
 
 
 def part_of(y: Tensor, among: Tensor, number: int, parts: int, seed: int) -> Tensor:
@@ -215,11 +229,10 @@ def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
     graph = training_graph(check_graph(data)).to(resolve_device(given["device"]))
     near = knn_edges(data.x).to(graph.device)
     knn = FixedStructure(normalised_adjacency(near, None, graph.num_nodes))
-    scores = []
+    scores, config = [], GNNConfig(hidden=HIDDEN, **given)
     for weight in KNN_WEIGHTS:
-        config = ModelConfig(**given, input_weight=weight)
-        task = GNNTask(graph, HIDDEN, config, given=knn)
-        Loop(task, config.epochs, PATIENCE).run()
+        task = GNNTask(graph, config, given=knn, input_weight=weight)
+        Loop(task, config.epochs, config.patience).run()
         scores.append((float(task.validate()[1]), task.logits().cpu()))
     return max(scores, key=lambda one: one[0])[1]
 

@@ -26,6 +26,7 @@ from graphglow.lab import Progress, no_progress
 from graphglow.lab.config import RunsConfig
 from graphglow.lab.open_methods import (
     BAGS,
+    LOGISTIC,
     MEMBERS,
     METHOD_TITLES,
     NEED_FEATURES,
@@ -181,6 +182,7 @@ def draw(target: Target, condition: str, seed: int, root: Path) -> Data | None:
 
 
 EXPERIMENT = "open-world"
+METHODS = tuple(name for name in METHOD_TITLES if name != LOGISTIC)
 
 
 class SuiteRun(NamedTuple):
@@ -223,42 +225,40 @@ def _weights(learner: str) -> str | None:
     return learner_identity(evidence_learner(learner))
 
 
-def plan_suite(
-    out: Path,
+def suite_runs(
     config: RunsConfig,
     learners: Path,
     root: Path,
     targets: Sequence[str] = (),
     conditions: Sequence[str] = (),
     methods: Sequence[str] = (),
-) -> Plan:
-    """Return what :func:`run_suite` would do; unknown names are refused."""
+) -> Iterator[SuiteRun]:
+    """Yield the runs of the suite, of those that are asked for; unknown names are refused."""
     every, attacked = find_targets(root), attacked_files(root)
     for kind, given, known in (
         ("targets", targets, [target.name for target in every]),
         ("conditions", conditions, [*CONDITIONS, *attacked]),
-        ("methods", methods, list(METHOD_TITLES)),
+        ("methods", methods, METHODS),
     ):
         for name in given:
             one_of(kind, name, known)
     every = sorted((t for t in every if not targets or t.name in targets), key=lambda t: t.size)
     seeds = range(config.seed, config.seed + config.seeds)
+    for seed, condition, target in product(seeds, conditions or [*CONDITIONS, *attacked], every):
+        if condition in attacked:  # files of Cora
+            if target.name != "cora":
+                continue
+            target = target._replace(file=attacked[condition])
+        fold = target.fold
+        learner = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
+        for method in methods or METHODS:
+            yield SuiteRun(target, condition, method, seed, learner)
 
-    def asked() -> Iterator[tuple[Row, SuiteRun]]:
-        for seed, condition, target in product(
-            seeds, conditions or [*CONDITIONS, *attacked], every
-        ):
-            if condition in attacked:  # files of Cora
-                if target.name != "cora":
-                    continue
-                target = target._replace(file=attacked[condition])
-            fold = target.fold
-            learner = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
-            for method in methods or METHOD_TITLES:
-                run = SuiteRun(target, condition, method, seed, learner)
-                yield run.facts, run
 
-    return make_plan(asked(), rows_in(out, [EXPERIMENT]), config, share=False)
+def plan_suite(out: Path, config: RunsConfig, learners: Path, root: Path, *asked: Any) -> Plan:
+    """Return what :func:`run_suite` would do."""
+    runs = suite_runs(config, learners, root, *asked)
+    return make_plan(runs, rows_in(out, [EXPERIMENT]), config, share=False)
 
 
 def run_suite(

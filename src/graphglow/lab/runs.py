@@ -8,7 +8,7 @@ that ask for the same run share it.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -30,8 +30,8 @@ from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_set
 from graphglow.lab.paper_tables import ON, OWN_LINES, TRANSFERRED, Cell, split_of
 from graphglow.lab.row_files import Row, as_line, digest, file_of, provenance, rows_in
 from graphglow.lab.structure_metrics import edge_label_weights, observed_metrics, structure_metrics
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import PaperTask
+from graphglow.paper.learner import StructureLearner
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import load_learner
 from graphglow.settings import PaperConfig, PretrainConfig, RunConfig
@@ -52,9 +52,9 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    asked: Iterable[tuple[Row, Any]], rows: Iterable[Row], config: RunsConfig, *, share: bool = True
+    runs: Iterable[Any], rows: Iterable[Row], config: RunsConfig, *, share: bool = True
 ) -> Plan:
-    """Compare the rows and runs that are asked for with the rows that there are.
+    """Compare the runs that are asked for, by their ``facts``, with the rows that there are.
 
     With ``share``, cells whose setup is the same share their runs.
     """
@@ -67,7 +67,8 @@ def make_plan(
         if not (row.get("error") and config.retry_failed):
             known.setdefault(key_of(row), []).append(row)
     plan, missing = Plan([], [], {}), dict[tuple[Any, ...], list[Row]]()
-    for facts, run in asked:
+    for run in runs:
+        facts = run.facts
         counts, key = plan.counts.setdefault(facts["experiment"], Counter()), key_of(facts)
         ended = known.get(key, [])
         mine = [r for r in ended if all(r[n] == facts[n] for n in ("experiment", "cell"))]
@@ -181,17 +182,19 @@ class Pretraining(NamedTuple):
         return folder / f"{'+'.join(self.sources)}-{self.key}.safetensors"
 
     @property
+    def most_epochs(self) -> int:
+        return self.config.episodes * self.config.epochs * len(self.sources)
+
+    @property
     def about(self) -> str:
         """The learner in words, and about how long it takes at most."""
-        name, c = " + ".join(self.sources), self.config
-        cpu = resolve_device(c.device).type == "cpu"
+        c, cpu = self.config, resolve_device(self.config.device).type == "cpu"
         sizes = [DATASETS[source].nodes for source in self.sources]
         cells = [size * min(size, c.num_pivots) * c.refinements for size in sizes]
         each = [CPU_SECONDS * one if cpu else max(0.01, GPU_SECONDS * one) for one in cells]
-        epochs = c.episodes * c.epochs
-        minutes = max(1, round(epochs * sum(each) / 60))
-        where = "core of this CPU" if cpu else "GPU"
-        return f"{name}: at most {epochs * len(sizes):,} epochs, about {minutes:,} min on a {where}"
+        minutes = max(1, round(c.episodes * c.epochs * sum(each) / 60))
+        most = f"at most {self.most_epochs:,} epochs, about {minutes:,} min"
+        return f"{' + '.join(self.sources)}: {most} on a {'core of this CPU' if cpu else 'GPU'}"
 
 
 CPU_SECONDS, GPU_SECONDS = 1e-7, 3e-10
@@ -205,7 +208,7 @@ def pretrained(
     graphs = [load_with_split(name, data_root) for name in wanted.sources]
     began, number = time.perf_counter(), count(1)
     what, config = f"pre-training on {' + '.join(wanted.sources)}", wanted.config
-    most = config.episodes * config.epochs * len(graphs)
+    most = wanted.most_epochs
     learner = pretrain(graphs, config, on_epoch=lambda _: progress(what, next(number), most))
     learner.provenance["seconds"] = time.perf_counter() - began
     learner.provenance["splits"] = [split_of(name) for name in wanted.sources]
@@ -281,14 +284,13 @@ def plan_cells(
     cells: Iterable[Cell], rows: Iterable[Row], config: RunsConfig, tuned: Tuned
 ) -> Plan:
     """Compare what cells ask for with the rows that there are."""
-
-    def asked() -> Iterator[tuple[Row, CellRun]]:
-        for cell in cells:
-            for seed in range(config.seed, config.seed + (1 if cell.timed else config.seeds)):
-                run = run_of(cell, seed, tuned, config)
-                yield run.facts, run
-
-    return make_plan(asked(), rows, config)
+    first = config.seed
+    runs = (
+        run_of(cell, seed, tuned, config)
+        for cell in cells
+        for seed in range(first, first + (1 if cell.timed else config.seeds))
+    )
+    return make_plan(runs, rows, config)
 
 
 def missing_learners(plan: Plan, out: Path) -> list[Pretraining]:

@@ -14,22 +14,20 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.gnn import Structure
+from graphglow.gnn.propagation import Structure
 from graphglow.graph.graph import undirected_edges
-from graphglow.paper import BlendedStructure, PivotStructure
-from graphglow.paper.pivots import EPS
+from graphglow.paper.pivots import EPS, BlendedStructure, PivotStructure
 
 
 def edge_label_weights(data: Data) -> Tensor:
     """Label weights over edges, both directions of each, no loops: [N, C] in float64."""
     given = data.get("edge_weight")
     low, high, weight = undirected_edges(data.edge_index, given, int(data.num_nodes))
+    weight = torch.ones(len(low)) if weight is None else weight
+    here, there = torch.cat([low, high]).long(), torch.cat([high, low]).long()
     labels = one_hot(data.y)
-    weights = torch.zeros_like(labels)
-    for source, target in ((low.long(), high.long()), (high.long(), low.long())):
-        message = labels[target] if weight is None else weight[:, None] * labels[target]
-        weights.index_add_(0, source, message)
-    return weights
+    messages = weight.repeat(2)[:, None] * labels[there]
+    return torch.zeros_like(labels).index_add_(0, here, messages)
 
 
 @torch.no_grad()

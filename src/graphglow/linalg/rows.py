@@ -13,21 +13,21 @@ from graphglow.linalg.sparse import SparseMatrix
 PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to four of them
 MANY = 2**17
 """Rows above which a product is made of few columns at once, and draws are made on a GPU."""
-ROWS = 2**14  # of a Gram matrix at once
+ROWS = 2**12  # of a hidden layer or a Gram matrix at once
 AT_ONCE = 2**24  # numbers of a hidden layer that are kept
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
 ROUNDING = 1e-9  # eigenvalues below, over the largest, have vectors of rounding errors
-ITERATIONS, WORK = (4, 30), 10**10
-"""Iterations of the subspace by A A^T, at least and at most, and multiplications that bound them.
-
-Where the spectrum is flat at the cut, as in acm, 4 leave the cosines to the draw: another seed
-changed 24 % of the refined edges, with 12 it is 5 %, with 30 0.2 %.
-"""
+ROUNDS, DEGREE, WORK = 4, 4, 4 * 10**9
+"""Polynomials at most, their degree over the number of rounds, multiplications that bound them."""
+REACH, ENOUGH = 1e11, 1e6
+"""How far a polynomial may lift the largest singular vectors over those beyond the cut, and by how
+much all polynomials need to lift the last one that is kept."""
+RANGE = 1e-8  # of squared singular values that a polynomial tells apart
 FLAT = 0.1
 SHORT = 0.1
 """Rows shorter than this share of the mean after the SVD are not made longer: they are noise."""
-DEPENDENT = 1e-13  # squared length below which a column is the others' sum, over the mean
+DEPENDENT = 1e-13  # squared length, of 1, below which a column is a sum of the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,10 +241,12 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     """:func:`low_rank`, and the map that gives the same row to a node of the same row.
 
     Randomised subspace iteration (Halko, Martinsson and Tropp, 2011) with half as many columns
-    again as are kept. Singular values are shrunk, ``s^2 - t s_cut^2`` with s_cut the first that is
-    left out: columns near the cut, which no iteration separates, hardly count, so that another
-    draw gives the same cosines. t is 1, and 0.9 where all singular values are alike. Rows of which
-    next to nothing is left stay short (:data:`SHORT`). Narrow rows are returned as they are.
+    again as are kept, by Chebyshev polynomials of A A^T that stay small on the singular values
+    beyond these columns (Zhou and others, 2006). Singular values are shrunk, ``s^2 - t s_cut^2``
+    with s_cut the first that is left out: columns near the cut, which no iteration separates,
+    hardly count, so that another draw gives the same cosines. t is 1, and 0.9 where all singular
+    values are alike. Rows of which next to nothing is left stay short (:data:`SHORT`). Narrow rows
+    are returned as they are.
     """
     columns = rows.shape[1]
     if columns <= width:
@@ -253,14 +255,24 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     numbers = rows if isinstance(rows, Tensor) else rows.values
     wide = min(3 * width // 2, rows.shape[0], columns)
     back = transposed(rows)
-    q = times(rows, drawn((columns, wide), generator, numbers.device))
-    fewest, most = ITERATIONS
-    for _ in range(min(most, max(fewest, WORK // (rows.shape[0] * wide**2)))):
-        q = times(rows, times(back, orthonormal(q)))
-    q = orthonormal(orthonormal(q))
-    z = times(back, q)  # [D, wide]; rows is about q z^T
+    q = orthonormal(times(rows, drawn((columns, wide), generator, numbers.device)))
+    q = times(rows, times(back, q))
+    rounds, lifted = min(ROUNDS, max(1, WORK // (rows.shape[0] * wide**2))), 1.0
+    for left in reversed(range(rounds + 1)):
+        q = orthonormal(q)
+        if last := left == 0 or lifted > ENOUGH:
+            q = orthonormal(q)
+        z = times(back, q)  # [D, wide]; rows is about q z^T
+        values, vectors = (part.flip(-1) for part in torch.linalg.eigh(gram(z).cpu()))
+        if last:
+            break
+        largest, kept, cut = values[[0, min(width, wide - 1), -1]].clamp_min(1e-30).tolist()
+        cut = max(cut, RANGE * largest)
+        reach, gain = (math.acosh(max(1.0, 2 * value / cut - 1)) for value in (largest, kept))
+        degree = max(1, min(DEGREE * rounds, int(math.log(2 * REACH) / max(reach, 0.1))))
+        lifted *= math.cosh(degree * gain)
+        q = chebyshev(rows, back, q, z, vectors.to(q), degree, cut)
     del q
-    values, vectors = (part.flip(-1) for part in torch.linalg.eigh(gram(z).cpu()))
     total = torch.linalg.vector_norm(numbers, dtype=torch.float64).square().cpu()
     keep = min(width, 1 + int((total - values.cumsum(0) > LEFT * total).sum()))
     cut = values[keep] if keep < len(values) else values.new_zeros(())
@@ -275,6 +287,21 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     matrix *= sign
     found = LowRank(matrix, short_length(made))
     return unit_unless_short(made, found.shortest), found
+
+
+def chebyshev(
+    rows: Rows, back: Rows, q: Tensor, z: Tensor, mix: Tensor, degree: int, cut: float
+) -> Tensor:
+    """Apply the polynomial ``T(2 A A^T / cut - 1)`` to ``q mix``, where ``z = A^T q``: [N, D]."""
+    made = torch.empty_like(q)
+    for into, some in zip(torch.split(made, PADDING, 1), torch.split(mix, PADDING, 1), strict=True):
+        before = q @ some
+        now = times(rows, z @ some).mul_(2 / cut).sub_(before)
+        for _ in range(degree - 1):
+            after = times(rows, times(back, now)).mul_(4 / cut).sub_(now, alpha=2).sub_(before)
+            before, now = now, after
+        into.copy_(now)
+    return made
 
 
 def short_length(rows: Tensor) -> float:
@@ -321,10 +348,12 @@ def orthonormal(columns: Tensor) -> Tensor:
     dependent, doing it twice makes them orthonormal to rounding (T. Fukaya and others, 2014).
     """
     square = gram(columns)
-    square.diagonal().add_((DEPENDENT * square.diagonal().mean()).clamp_min(1e-30))
+    scale = square.diagonal().clamp_min(1e-30).rsqrt()
+    square = scale[:, None] * square * scale
+    square.diagonal().add_(DEPENDENT)
     factor, _ = torch.linalg.cholesky_ex(square, upper=True)  # no failure: the diagonal is raised
     eye = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    mixing = torch.linalg.solve_triangular(factor, eye, upper=True)
+    mixing = scale[:, None] * torch.linalg.solve_triangular(factor, eye, upper=True)
     for part in torch.split(columns, ROWS):
         part.copy_(part.double() @ mixing)
     return columns

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphglow.device import out_of_memory_hint, resolve_device
-from graphglow.gnn import BACKBONES, Backbone, Dropout, MixedPropagation, Structure
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Backbone, Dropout, MixedPropagation, Structure
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
 from graphglow.graph import Graph
 from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import edge_probabilities, entropy_loss, prior_loss, sketch
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.storage import Checkpoint, Part, checksum, restore
+from graphglow.storage import Checkpoint, Part, checksum
 
 NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 
@@ -194,16 +194,9 @@ class PaperTask(Task):
     def logits(self) -> Tensor:
         return self.evaluate().logits
 
-    def state(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Part]:
         """All that training changes but theta."""
-        adam, generator = self.optimizer.state_dict(), self.generator.get_state()
-        return {"gnn": self.gnn.state_dict(), "adam": adam, "generator": generator}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave; before an epoch is recorded."""
-        self.gnn.load_state_dict(state["gnn"])
-        self.optimizer.load_state_dict(state["adam"])
-        self.generator.set_state(state["generator"])
+        return {"gnn": self.gnn, "adam": self.optimizer, "generator": self.generator}
 
 
 def over_refinements(losses: list[Tensor], active: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -240,39 +233,33 @@ def pretrain_structure(
     """
     device = resolve_device(config.device)
     graphs = [graph.to(device) for graph in graphs]
-    shared = SharedLearner(config, device)
-    theta, aim = shared.optimizer, config.objective
+    learner = StructureLearner(config.learner, seed=config.seed).to(device)
+    theta, best = adam(learner, config.learner_learning_rate), copy.deepcopy(learner)
     tasks = [
-        PaperTask(graph, shared.learner, config, config.seed + 1000 * place, theta, aim)
+        PaperTask(graph, learner, config, config.seed + 1000 * place, theta, config.objective)
         for place, graph in enumerate(graphs)
     ]
-    scores: list[float] = []  # of theta after each visit
-    history: list[Epoch] = []
-    parts: dict[str, Part] = {"theta": shared, **{f"task_{i}": t for i, t in enumerate(tasks)}}
-    saved = offer = None
-    if checkpoint is not None:
-        sources = [fingerprint(graph) for graph in graphs]
-        training = {"command": "pretrain", "config": asdict(config), "sources": sources}
-        saved = checkpoint.begin(training)
-        offer = partial(checkpoint.offer, parts, {"scores": scores, "history": history})
-    if saved is not None:
-        scores += saved[1]["scores"]
-        history += [Epoch(*row) for row in saved[1]["history"]]
-        for epoch in history:
-            if on_epoch is not None:
-                on_epoch(epoch)
+    parts: dict[str, Part] = {"learner": learner, "theta": theta, "best": best}
+    for place, task in enumerate(tasks):
+        parts |= {f"{name}_{place}": part for name, part in task.parts().items()}
+    checkpoint, sources = checkpoint or Checkpoint(None), [fingerprint(graph) for graph in graphs]
+    facts = checkpoint.begin({"command": "pretrain", "config": asdict(config), "sources": sources})
+    scores: list[float] = facts.get("scores", [])  # of theta after each visit
+    history = [Epoch(*row) for row in facts.get("history", [])]
+    offer = partial(checkpoint.offer, parts, {"scores": scores, "history": history})
+    for epoch in history:
+        if on_epoch is not None:
+            on_epoch(epoch)
     for visit in range(len(scores), config.episodes * len(tasks)):
         task = tasks[visit % len(tasks)]
         loop = parts["loop"] = Loop(task, config.epochs, config.patience, read_every=1)
-        if saved is not None:
-            restore(parts, saved[0])
-            saved = None
+        checkpoint.restore(parts)
         with out_of_memory_hint(f"pre-training on {task.graph.name}", NEEDS_LESS):
             history += loop.run(on_epoch, on_read=offer)
             scores.append(sum(float(task.validate()[1]) for task in tasks) / len(tasks))
         if scores[-1] == max(scores):
-            shared.best.load_state_dict(shared.learner.state_dict())
-    best = shared.best.to("cpu").eval()
+            best.load_state_dict(learner.state_dict())
+    best = best.to("cpu").eval()
     best.provenance = {
         "trained": True,
         "sources": [graph.name for graph in graphs],
@@ -282,24 +269,6 @@ def pretrain_structure(
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
     return best
-
-
-class SharedLearner:
-    """The learner that all sources train, its optimizer, and the best learner so far."""
-
-    def __init__(self, config: PretrainConfig, device: torch.device) -> None:
-        self.learner = StructureLearner(config.learner, seed=config.seed).to(device)
-        self.optimizer = adam(self.learner, config.learner_learning_rate)
-        self.best = copy.deepcopy(self.learner)
-
-    def state(self) -> dict[str, Any]:
-        theta, best = self.learner.state_dict(), self.best.state_dict()
-        return {"theta": theta, "best": best, "adam": self.optimizer.state_dict()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.learner.load_state_dict(state["theta"])
-        self.best.load_state_dict(state["best"])
-        self.optimizer.load_state_dict(state["adam"])
 
 
 # Algorithm 3: transfer
@@ -313,23 +282,26 @@ def train_under(
     on_epoch: OnEpoch | None = None,
     look: Callable[[PaperTask, int], None] | None = None,
     checkpoint: Checkpoint | None = None,
-) -> tuple[PaperTask, list[Epoch]]:
-    """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3)."""
-    task = PaperTask(graph, learner, config)
+) -> tuple[PaperTask, list[Epoch], int]:
+    """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3).
+
+    Returns the task, its history and the number of the epoch that was kept.
+    """
+    task, offer = PaperTask(graph, learner, config), None
     loop = Loop(task, config.epochs, config.patience)
-    offer = None
     if checkpoint is not None:
-        parts: dict[str, Part] = {"task": task, "loop": loop}
+        parts: dict[str, Part] = {**task.parts(), "loop": loop}
         training = {
             "command": "transfer",
             "config": asdict(config),
             "target": fingerprint(graph),
             "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
         }
-        if (saved := checkpoint.begin(training)) is not None:
-            restore(parts, saved[0])
+        checkpoint.begin(training)
+        checkpoint.restore(parts)
         offer = partial(checkpoint.offer, parts)
-    return task, loop.run(on_epoch, look=look and partial(look, task), on_read=offer)
+    history = loop.run(on_epoch, look=look and partial(look, task), on_read=offer)
+    return task, history, int(loop.best)
 
 
 def fingerprint(graph: Graph) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from graphglow.errors import InputError, at_least, did_you_mean
 from graphglow.evidence.learner import KIND as EVIDENCE
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.paper import StructureLearner
 from graphglow.paper.learner import KIND as STRUCTURE
+from graphglow.paper.learner import StructureLearner
 from graphglow.storage import checksum, load_tensors
 
 UNIVERSAL, PAPER, UNTRAINED = "universal", "paper", "untrained"
@@ -58,10 +58,13 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
     if meta["kind"] == STRUCTURE:
         return StructureLearner.from_tensors(tensors, meta, str(path))
     found = EvidenceLearner.from_tensors(tensors, meta, str(path))
-    if name != UNTRAINED:
-        return found
+    return untrained_like(found, seed) if name == UNTRAINED else found
+
+
+def untrained_like(learner: EvidenceLearner, seed: int) -> EvidenceLearner:
+    """Return the control: weights never trained, log-odds on the learner's scale."""
     control = EvidenceLearner.untrained(at_least("seed", seed, 0))
-    control.logit_scale.copy_(found.logit_scale)
+    control.logit_scale.copy_(learner.logit_scale.cpu())
     return control
 
 

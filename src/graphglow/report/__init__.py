@@ -24,7 +24,7 @@ def write_page(path: str | Path, template: str, **values: Any) -> None:
         loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"percent": in_percent, "signed": signed, "amount": amount, "cell": cell}
+    environment.filters |= {"percent": in_percent, "amount": amount, "cell": cell}
     page = environment.get_template(template).render(
         generator=f"{GENERATOR} {__version__}",
         style=Markup((FOLDER / "style.css").read_text()),
@@ -45,11 +45,6 @@ def is_report(path: str | Path) -> bool:
 
 def in_percent(share: float | None) -> str:
     return "-" if share is None or math.isnan(share) else f"{100 * share:.1f} %"
-
-
-def signed(difference: float) -> str:
-    """A difference of shares in points, with its sign: a minus as wide as a plus."""
-    return f"{100 * difference:+.1f}".replace("-", "\u2212")
 
 
 def amount(value: float) -> str:

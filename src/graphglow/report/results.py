@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from graphglow.demo import LABELS, METHODS, DemoResult, gains, summarise
+from graphglow.demo import METHODS, OTHERS, DemoResult
 from graphglow.gnn.train import Epoch
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import class_names, own_ids
-from graphglow.report import signed, write_page
+from graphglow.report import write_page
 from graphglow.result import TransferResult
 
 TOP_K = 16
@@ -26,37 +26,26 @@ SHOWN = ("balanced_accuracy", "f1_macro", "auroc", "calibration_error")
 
 def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglow demo") -> None:
     """Write the page of a demo, whole or not at all; an existing file is replaced."""
+    lines = {name: {one.method: one for one in of.lines} for name, of in result.comparisons.items()}
+    labels = {method: one.name for of in lines.values() for method, one in of.items()}
+    methods = [name for name in METHODS if name in labels]
     write_page(
-        path,
-        "demo.html.j2",
-        title=title,
-        targets=summarise(result.rows),
-        about=result.targets,
-        methods=[name for name in METHODS if any(row.method == name for row in result.rows)],
-        labels=LABELS,
-        gains=gains(result.rows),
-        headline=headline(result),
-        refined=result.refined,
-        settings=result.settings,
-        versions=result.versions,
-    )
+        path, "demo.html.j2", title=title, methods=methods, labels=labels, targets=lines,
+        result=result, headline=headline(result),
+    )  # fmt: skip
 
 
 def headline(result: DemoResult) -> list[str]:
-    """Say what predict gains or loses against others, and against itself untrained."""
+    """Say how predict, and the best method that has nothing of ours, do on each target."""
     sentences = []
-    for who, untrained in (
-        ("the best of GCN, a bag of five and logistic regression", False),
-        ("the same network never trained", True),
-    ):
-        over = [gain for gain in gains(result.rows) if (gain.control == "untrained") is untrained]
-        parts = [f"{signed(gain.difference)} points on {gain.target}" for gain in over]
-        ahead = sum(gain.difference > 0 and gain.beyond_chance for gain in over)
-        if over:
-            sentences.append(
-                f"predict over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
-                f"{len(over)} targets."
-            )
+    for target, found in result.comparisons.items():
+        ours = [line for line in found.lines if line.method == "predict"]
+        others = [line for line in found.lines if line.method in OTHERS]
+        parts = [
+            f"{line.name} {line.accuracy:.1%} ({line.against_highest})"
+            for line in ours + others[:1]
+        ]
+        sentences.append(f"{target}: {', '.join(parts)}")
     return sentences
 
 
