@@ -39,7 +39,7 @@ MEMBERS, HIDDEN = 8, 32  # of the ensemble that estimates the share of false edg
 WEAK = 0.003  # added to shares before their logarithm is taken
 WIDEST = 0.2
 """Width of the interval of the share of false edges up to which the share is called known: the
-error is 3.2 points there, and 6.1 over all (docs/audit.md)."""
+error is 3.5 points there, and 5.3 over all (docs/audit.md)."""
 WALKS = 16
 """Random walks of two steps from each node, to find candidates."""
 
