@@ -27,7 +27,7 @@ from graphglow.lab.markdown import (
 )
 from graphglow.lab.paper_tables import BOTH_TABLES, CITATION, EXPERIMENTS
 from graphglow.lab.row_files import Row, newest, read_rows, rows_in
-from graphglow.paper import StructureLearner
+from graphglow.paper.learner import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.storage import atomic_path
 

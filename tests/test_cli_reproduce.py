@@ -75,7 +75,7 @@ def test_the_open_world_suite_is_an_experiment(run, tmp_path, monkeypatch):
         (["table1", "--methods", "gnc"], "got 'gnc' (nearest: gcn"),
         (["table1", "--conditions", "as it is"], "--conditions goes with open-world alone"),
         (["table1", "--settings", "no.json"], "no.json"),
-        (["table1", "--seeds", "0"], "seeds must be an integer in [1, "),
+        (["table1", "--seeds", "0"], "seeds must be >= 1; got 0"),
     ],
 )
 def test_bad_words_are_refused_before_anything_is_made(run, tmp_path, monkeypatch, words, said):

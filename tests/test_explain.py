@@ -16,7 +16,7 @@ NODES = 60
 
 
 def total(why):
-    return sum(one.value for one in why.contributions)
+    return sum(one["contribution"] for one in why.contributions)
 
 
 def named_data(*left_out, **changes):
@@ -113,7 +113,7 @@ def test_the_evidence_about_a_pair_adds_up_to_its_log_odds(name, model):
         why = graphglow.explain_pair(data, u, v, found, device="cpu")
         assert total(why) == pytest.approx(why.score, abs=1e-5)
         assert why.score == pytest.approx(logit(why.probability), abs=1e-4)
-        kinds = {one.name for one in why.contributions}
+        kinds = {one["name"] for one in why.contributions}
         assert kinds == set(MEANINGS)
         assert set(GROUPS) - kinds == {"first round"}  # the others speak in it
         assert why.facts["input_edge"] == (kind == "edge")
@@ -162,7 +162,7 @@ def test_the_table_is_in_text_file_and_json(prediction, tmp_path):
             why.write(tmp_path / name)
             read = pd.read_parquet if name.endswith("t") else pd.read_csv
             assert read(tmp_path / name).contribution.tolist() == pytest.approx(
-                [one.value for one in why.contributions]
+                [one["contribution"] for one in why.contributions]
             )
         with pytest.raises(InputError, match=r"\.html page must be \.csv or \.parquet"):
             why.write(tmp_path / "why.txt")

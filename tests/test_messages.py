@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
 from graphglow import result
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.paper import BlendedStructure
+from graphglow.paper.pivots import BlendedStructure
 from tiny_graphs import dense_latent, float64, learner, small_data
 
 N = 24
@@ -33,7 +34,7 @@ def fixed(seed):
 
 def as_dense(edges, values):
     out = torch.zeros(N, N, dtype=torch.float64)
-    out[edges.pairs[1], edges.pairs[0]] = values
+    out[edges.edge_index[1], edges.edge_index[0]] = values
     return out
 
 
@@ -57,16 +58,18 @@ def test_all_edges_are_the_whole_operator(name, input_weight, block_elements):
     edges = strongest_edges(GRAPH.adj, latent, input_weight, N, block_elements=block_elements)
     given = input_weight * GRAPH.adj.to_dense()
     learned = (1 - input_weight) * dense_latent(latent)
-    torch.testing.assert_close(as_dense(edges, edges.weight), given + learned)
-    torch.testing.assert_close(as_dense(edges, edges.input_part), given)
-    torch.testing.assert_close(as_dense(edges, edges.latent_part), learned)
-    assert torch.equal(edges.weight, edges.input_part + edges.latent_part)
+    torch.testing.assert_close(as_dense(edges, edges.edge_weight), given + learned)
+    torch.testing.assert_close(as_dense(edges, edges.edge_input_weight), given)
+    torch.testing.assert_close(as_dense(edges, edges.edge_latent_weight), learned)
+    assert torch.equal(edges.edge_weight, edges.edge_input_weight + edges.edge_latent_weight)
 
 
 def strongest_edges(adj, latent, input_weight, top_k, *, self_loops=True, block_elements=10**6):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(result, "BLOCK_ELEMENTS", block_elements)
-        return result.strongest_messages(adj, latent, input_weight, top_k, self_loops=self_loops)
+        return Data(
+            **result.strongest_messages(adj, latent, input_weight, top_k, self_loops=self_loops)
+        )
 
 
 @settings(max_examples=30, deadline=None)
@@ -86,16 +89,18 @@ def test_each_node_keeps_its_strongest_edges_in_any_block_size(
     if not self_loops:
         operator.fill_diagonal_(0)
     for node in range(N):
-        mine = edges.pairs[1] == node
+        mine = edges.edge_index[1] == node
         expected = operator[node].sort(descending=True)[0][:top_k]
-        torch.testing.assert_close(edges.weight[mine], expected[expected > 0])
-        torch.testing.assert_close(operator[node, edges.pairs[0][mine]], edges.weight[mine])
-    assert torch.equal(edges.pairs[1], edges.pairs[1].sort(stable=True)[0])
+        torch.testing.assert_close(edges.edge_weight[mine], expected[expected > 0])
+        torch.testing.assert_close(
+            operator[node, edges.edge_index[0][mine]], edges.edge_weight[mine]
+        )
+    assert torch.equal(edges.edge_index[1], edges.edge_index[1].sort(stable=True)[0])
 
 
 @pytest.mark.parametrize("name", LATENT)
 def test_zero_entries_are_no_edges(name):
     alone = strongest_edges(GRAPH.adj, LATENT[name], 1.0, N)
-    assert len(alone.weight) == len(GRAPH.adj.values)
-    assert (alone.weight > 0).all()
-    assert (alone.latent_part == 0).all()
+    assert len(alone.edge_weight) == len(GRAPH.adj.values)
+    assert (alone.edge_weight > 0).all()
+    assert (alone.edge_latent_weight == 0).all()

@@ -11,7 +11,7 @@ import pytest
 
 from graphglow.competitors import METHODS
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn.backbones import BACKBONES
 from graphglow.settings import (
     BackboneName,
     EvidencePretrainConfig,

@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.gnn.train import adam
 from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
 from graphglow.graph.check import with_random_split
 from graphglow.linalg.rows import sparse_rows
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper import BlendedStructure, StructureLearner
 from graphglow.paper.algorithms import PaperTask
+from graphglow.paper.learner import StructureLearner
+from graphglow.paper.pivots import BlendedStructure
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 
 MASKS = ("train_mask", "val_mask", "test_mask")

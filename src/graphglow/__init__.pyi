@@ -17,7 +17,7 @@ from graphglow.graph import synthetic_graph as synthetic_graph
 from graphglow.graph import write_graph as write_graph
 from graphglow.graph.load import describe as describe
 from graphglow.graph.write import to_networkx as to_networkx
-from graphglow.paper import StructureLearner as StructureLearner
+from graphglow.paper.learner import StructureLearner as StructureLearner
 from graphglow.predict import Prediction as Prediction
 from graphglow.predict import predict as predict
 from graphglow.pretrain import pretrain as pretrain

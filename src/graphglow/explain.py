@@ -14,7 +14,6 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,16 +47,6 @@ GENERAL = ("this graph", "labelled pairs", "chance", "log_share")
 """Contributions that are the same for all pairs, or nodes, of a graph."""
 
 
-class Contribution(NamedTuple):
-    """One summand of a score: of a channel or a kind of evidence, and what that is about."""
-
-    name: str
-    about: str
-    value: float
-    details: Mapping[str, Any] = MappingProxyType({})
-    """Further columns of the table."""
-
-
 class Surroundings(NamedTuple):
     """The input graph around a pair, for a drawing: neighbours of both, of one, and their edges."""
 
@@ -73,14 +62,16 @@ class Surroundings(NamedTuple):
 class Explanation:
     """A score (log-odds), and the contributions that add up to it.
 
-    ``answer`` is a few sentences; ``tables`` are further rows, by caption.
+    ``answer`` is a few sentences. Each row of ``contributions`` has the ``name`` of a channel or a
+    kind of evidence, what it is ``about``, its ``contribution``, and maybe more; ``tables`` are
+    further rows, by caption.
     """
 
     title: str
     answer: str
     score: float
     probability: float
-    contributions: tuple[Contribution, ...]
+    contributions: list[dict[str, Any]]
     facts: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     surroundings: Surroundings | None = None
@@ -91,15 +82,11 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return facts and contributions as JSON can hold them."""
         known = {"text": self.answer, "score": self.score, "probability": self.probability}
-        rows = [
-            {"name": one.name, "about": one.about, "contribution": one.value, **one.details}
-            for one in self.contributions
-        ]
-        return known | self.facts | {"contributions": rows}
+        return known | self.facts | {"contributions": self.contributions}
 
     def to_frame(self) -> pd.DataFrame:
         """Return name, meaning and value of each contribution, and further columns."""
-        return pd.DataFrame(self.to_dict()["contributions"])
+        return pd.DataFrame(self.contributions)
 
     def text(self, rows: int = 12) -> str:
         """Return everything as text; of further tables the first ``rows`` rows."""
@@ -157,20 +144,20 @@ def explain_prediction(
     column = seen.index(explained)
     rival = int(scores.index_fill(0, torch.tensor(column).to(at), -torch.inf).argmax())
     over = odds[0, column].double() - odds[0, rival].double()  # [V]
-    parts = []
+    parts: list[dict[str, Any]] = []
     for k, name in enumerate(CHANNELS):
         p = known.channels[name].probabilities[at]
-        details = {"says": names[seen[int(p.argmax())]], "probability": float(p[column])}
-        details |= {"weight": float(weights[k]), "log_odds": float(over[k])}
-        about, value = CHANNEL_NAMES.get(name, name), float(over[k] * weights[k])
-        parts.append(Contribution(name, about, value, details))
-    parts.sort(key=lambda part: -abs(part.value))
-    about = "share of the class, over that of the other"
-    parts.append(Contribution("log_share", about, float(log_shares[column] - log_shares[rival])))
+        part: dict[str, Any] = {"name": name, "about": CHANNEL_NAMES.get(name, name)}
+        part |= {"contribution": float(over[k] * weights[k])}
+        part |= {"says": names[seen[int(p.argmax())]], "probability": float(p[column])}
+        parts.append(part | {"weight": float(weights[k]), "log_odds": float(over[k])})
+    parts.sort(key=lambda part: -abs(part["contribution"]))
+    share = {"name": "log_share", "about": "share of the class, over that of the other"}
+    parts.append(share | {"contribution": float(log_shares[column] - log_shares[rival])})
     labelled, other = bool(prediction.labelled[place]), names[seen[rival]]
     chances = prediction.probabilities[place][[explained, seen[rival]]].tolist()
     by = ", by leave-one-out" if labelled else ""
-    named = {part.about: part.value for part in parts[:-1]}
+    named = {part["about"]: part["contribution"] for part in parts[:-1]}
     return Explanation(
         title=f"Why node {facts['id']} is class {names[explained]}",
         answer=f"Node {facts['id']} is {names[explained]} with probability {percent(chances[0])}"
@@ -178,7 +165,7 @@ def explain_prediction(
         f"{pro_and_con(named, f'{names[explained]} over {other}')}",
         score=float(scores[column] - scores[rival]),
         probability=chances[0],
-        contributions=tuple(parts),
+        contributions=parts,
         facts=facts
         | {
             "explained": names[explained],
@@ -303,12 +290,10 @@ def explain_pair(
     )
 
 
-def by_evidence(
-    parts: Mapping[str, float], meanings: Mapping[str, str]
-) -> tuple[Contribution, ...]:
+def by_evidence(parts: Mapping[str, float], meanings: Mapping[str, str]) -> list[dict[str, Any]]:
     """The kinds of evidence, the most favourable first."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return tuple(Contribution(name, meanings[name], value) for name, value in ordered)
+    return [{"name": n, "about": meanings[n], "contribution": value} for n, value in ordered]
 
 
 def pair_places(data: Any, u: int | str, v: int | str) -> tuple[int, int]:

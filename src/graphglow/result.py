@@ -14,15 +14,16 @@ from torch_geometric.data import Data
 from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError, at_least
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.gnn import BACKBONES, Backbone, FixedStructure, Structure
-from graphglow.gnn.train import Epoch, best_epoch
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Backbone, FixedStructure, Structure
+from graphglow.gnn.train import Epoch
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, MASKS, without_edges
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.graph.write import class_names, own_ids, prediction_frame
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, last_refinement
+from graphglow.paper.learner import StructureLearner
 from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.pretrained import Learner
 from graphglow.scores import (
@@ -39,7 +40,7 @@ from graphglow.storage import fill, load_tensors, prefixed, save_tensors, within
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", *MASKS)
 RUN_FACTS = (
     "history", "train_seconds", "seconds", "peak_memory_bytes",
-    "input_weight", "chosen_by", "against_input", "least_accuracy",
+    "input_weight", "chosen_by", "against_input", "best",
 )  # fmt: skip
 """What a file holds of the graph and of the run."""
 SHOWN = (
@@ -176,8 +177,8 @@ class TransferResult(RunResult):
     """What chose lambda: ``settings``, ``validation`` or, without such nodes, ``leave-one-out``."""
     against_input: Comparison | None = None
     """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
-    least_accuracy: float = 0.0
-    """Validation accuracies up to this one counted as equal."""
+    best: int
+    """Number of the epoch whose weights were kept."""
 
     @cached_property
     @torch.no_grad()
@@ -195,7 +196,7 @@ class TransferResult(RunResult):
     @property
     def best_epoch(self) -> Epoch:
         """The epoch whose weights were kept."""
-        return best_epoch(self.history, self.least_accuracy)
+        return self.history[self.best - 1]
 
     def summary(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in ("input_weight", "chosen_by", "verdict")}
@@ -231,11 +232,7 @@ class TransferResult(RunResult):
         """
         structures = self.graph.adj, self.latent, self.input_weight
         edges = strongest_messages(*structures, top_k, self_loops=self_loops)
-        refined = without_edges(self.data.clone())
-        refined.edge_index, refined.edge_weight = edges.pairs.cpu(), edges.weight.cpu()
-        refined.edge_input_weight = edges.input_part.cpu()
-        refined.edge_latent_weight = edges.latent_part.cpu()
-        return refined
+        return without_edges(self.data.clone()).update(edges)
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file; an existing file is replaced as a whole."""
@@ -339,15 +336,6 @@ BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""
 
 
-class WeightedEdges(NamedTuple):
-    """Edges (source, target), sorted by target and falling weight, the sum of its two parts."""
-
-    pairs: Tensor
-    weight: Tensor
-    input_part: Tensor
-    latent_part: Tensor
-
-
 @torch.no_grad()
 def strongest_messages(
     adj: SparseMatrix,
@@ -356,8 +344,11 @@ def strongest_messages(
     top_k: int,
     *,
     self_loops: bool = True,
-) -> WeightedEdges:
-    """Return each node's ``top_k`` strongest incoming edges; entries up to zero are no edges."""
+) -> dict[str, Tensor]:
+    """Return each node's ``top_k`` strongest incoming edges; entries up to zero are no edges.
+
+    Edges are sorted by target and falling weight, which is the sum of its two parts.
+    """
     at_least("top_k", top_k, 1)
     given = input_weight * adj.to_scipy()
     if isinstance(latent, FixedStructure):
@@ -374,7 +365,9 @@ def strongest_messages(
     order = order[np.arange(len(order)) - first < top_k]
     ends = np.stack([source, target])[:, order].astype(np.int64)
     shares = [np.asarray(part[ends[1], ends[0]]) for part in (given, learned)]
-    return WeightedEdges(*[torch.tensor(one) for one in (ends, total.data[order], *shares)])
+    names = ("edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight")
+    parts = (ends, total.data[order], *shares)
+    return {name: torch.tensor(part) for name, part in zip(names, parts, strict=True)}
 
 
 def _strongest_latent(

@@ -30,8 +30,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]
-            name, value, choices = one.name, plain(getattr(self, one.name)), get_args(one.type)
-            object.__setattr__(self, name, value)
+            name, value, choices = one.name, getattr(self, one.name), get_args(one.type)
+            if hasattr(value, "dtype"):
+                value = plain(value)
+                object.__setattr__(self, name, value)
             kind = one.type
             if type(None) in choices:
                 kind = choices[0] if value is not None else None

@@ -22,22 +22,20 @@ from graphglow.device import (
 from graphglow.errors import InputError, warn, with_settings
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.views import link_rows
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.gnn.train import (
     Epoch,
     GNNTask,
     Loop,
     OnEpoch,
     accuracy_by_luck,
-    best_epoch,
-    epoch_score,
 )
 from graphglow.graph import Graph, as_graph, check_graph, training_graph
 from graphglow.graph.check import edges_were_made
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.rows import low_rank_map, times, unit_unless_short
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, PaperTask, train_under
+from graphglow.paper.learner import StructureLearner
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.result import RefinedEdges, TransferResult, method_under, with_known_classes
@@ -148,12 +146,12 @@ def _under_paper(
 ) -> dict[str, Any]:
     """Train a GNN whose structure the frozen learner infers in every pass."""
     began = time.perf_counter()
-    task, history = train_under(
+    task, history, best = train_under(
         learner, graph, config, on_epoch=on_epoch, look=look, checkpoint=checkpoint
     )
     seconds = time.perf_counter() - began
     found = _trained(task, history, config.input_weight)
-    return found | {"pivots": task.pivots, "train_seconds": seconds}
+    return found | {"best": best, "pivots": task.pivots, "train_seconds": seconds}
 
 
 def _trained(task: GNNTask | PaperTask, history: list[Epoch], weight: float) -> dict[str, Any]:
@@ -191,22 +189,23 @@ def _over_refined(
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     seen = graph.with_labels(val=graph.train) if unseen else graph
     structure = FixedStructure(normalised_adjacency(*edges, graph.num_nodes))
-    trained, began = dict[float, dict[str, Any]](), time.perf_counter()
+    trained, scores = dict[float, dict[str, Any]](), dict[float, tuple[float, float]]()
+    began = time.perf_counter()
     for weight in weights:
         task = GNNTask(seen, config, given=structure, input_weight=weight)
         least = task.least_accuracy = accuracy_by_luck(task.val_labels)
-        history = Loop(task, epochs, config.patience).run(on_epoch)
-        score = epoch_score(best_epoch(history, least), least)
-        trained[weight] = _trained(task, history, weight)
-        trained[weight] |= {"least_accuracy": least, "score": score}
+        loop = Loop(task, epochs, config.patience)
+        history = loop.run(on_epoch)
+        trained[weight] = _trained(task, history, weight) | {"best": int(loop.best)}
+        at_best = history[int(loop.best) - 1]
+        scores[weight] = max(at_best.val_accuracy, least), -at_best.val_loss
     seconds = time.perf_counter() - began
-    best, against_input = max(trained.values(), key=lambda one: one["score"]), None
+    best, against_input = trained[max(trained, key=scores.__getitem__)], None
     if not unseen and 1.0 in trained:
         nodes, known = graph.val.cpu(), graph.y[graph.val].cpu()
         plain, chosen = (one["logits"][nodes].argmax(1) == known for one in (trained[1.0], best))
         whose = "validation accuracy {}, against {} of a GNN on the input graph"
         against_input = compare_accuracies(plain, chosen, whose)
-    del best["score"]
     return best | {
         "edges": edges,
         "chosen_by": chosen_by,

@@ -89,7 +89,9 @@ def test_contributions_add_up_to_the_log_odds(damaged_audit):
     u, v = audit.edges[:, 3].tolist()
     why = audit.explain(IDS[u], IDS[v])
     assert why.facts["input_edge"]
-    assert why.score == pytest.approx(sum(one.value for one in why.contributions), abs=1e-2)
+    assert why.score == pytest.approx(
+        sum(one["contribution"] for one in why.contributions), abs=1e-2
+    )
     assert why.score == pytest.approx(float(audit.findings.edge_log_odds[3]), abs=1e-3)
     assert f"{why.probability:.0%} likely to be a real edge. Most speaks for it: " in why.answer
     a, b = audit.findings.pairs[:, 5].tolist()

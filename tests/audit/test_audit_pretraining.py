@@ -105,4 +105,5 @@ def test_the_share_and_its_interval_are_learned_from_facts():
     assert check["error"] == pytest.approx(float(error.mean()), abs=0.01)
     assert float(error.mean()) < 0.05
     assert check["covered"] == pytest.approx(0.9, abs=0.03)
-    assert float((error <= share.reach * scale).float().mean()) == pytest.approx(0.9, abs=0.06)
+    covered = float((error <= share.reach * scale).float().mean())
+    assert 0.9 <= covered <= 0.97  # more than of families that are left out

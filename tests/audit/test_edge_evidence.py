@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import missing_candidates
+from graphglow.auditing.auditor import LEVELS, Auditor, missing_candidates, share_facts
 from graphglow.auditing.pair_features import (
     FOLDS,
     GROUPS,
@@ -18,10 +19,14 @@ from graphglow.auditing.pair_features import (
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
+    QUANTILES,
     ReferenceTables,
+    _context,
+    _fits,
     _log_ratios,
     _regression,
     estimate_false_edge_mix,
+    pairs_without_edge,
 )
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.sparse import is_edge
@@ -106,6 +111,24 @@ def test_evidence_and_context_have_their_names_and_are_finite():
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(RAW)
 
 
+def test_scores_are_the_odds_against_both_kinds_of_false_edges():
+    """o = a_3 s_3 - log sum_k exp(l_k / 2 + p_k - a_k s_k), as the docstring has it."""
+    g, auditor = torch.Generator().manual_seed(0), Auditor()
+    auditor.missing_scale.copy_(torch.tensor([0.5, -2.0]))
+    f, c = torch.randn(7, len(EVIDENCE), generator=g), torch.randn(len(CONTEXT), generator=g) / 3
+    for missing, scorer in ((False, auditor.edges), (True, auditor.pairs)):
+        for weight in scorer.parameters():
+            weight.data += torch.randn(weight.shape, generator=g) / 5
+        fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+        s, mix = f[:, fits] + (f @ scorer.out)[:, None], float(c[CONTEXT.index("false_edge_mix")])
+        a = (scorer.trust_bias + c @ scorer.trust).exp().log1p()
+        share = torch.tensor([1 / (1 + math.exp(mix)), 1 / (1 + math.exp(-mix))])
+        odds = share.sqrt() * (scorer.prior_bias + c @ scorer.prior - (a * s)[:, :2]).exp()
+        score = a[2] * s[:, 2] - odds.sum(1).log()
+        expected = 0.5 * score - 2 if missing else score
+        torch.testing.assert_close(auditor.score(f, c, missing), expected)
+
+
 def test_the_false_edges_are_counted_and_mostly_by_degree():
     """The densities of uniform and degree-drawn pairs, and of real edges, are known."""
     centres = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 6.0]])  # uniform, by degree, real
@@ -124,6 +147,80 @@ def test_the_false_edges_are_counted_and_mostly_by_degree():
     assert float((mix.sigmoid() - 0.1) / 0.8) == pytest.approx(0.7, abs=0.05)  # of the low ones
 
 
+def test_what_has_no_closed_form_is_that_of_the_edges_of_other_folds():
+    """Affinities and the spectrum against dense matrices; 60 nodes have the whole spectrum."""
+    whole = inputs(graph())
+    low, high = whole.graph.low.long(), whole.graph.high.long()
+    torch.testing.assert_close(whole.z.mean(0), torch.zeros(whole.z.shape[1]), atol=1e-5, rtol=0)
+    values = torch.linalg.eigvalsh(whole.x.T.cov(correction=0)).flip(0)
+    variance = (values / (values + 0.02 * values.mean())).diag()
+    torch.testing.assert_close(whole.z.T.cov(correction=0), variance, atol=1e-4, rtol=0)
+    for k in range(FOLDS):
+        kept = pair_fold(low, high) != k
+        a = torch.zeros(60, 60).index_put_((low[kept], high[kept]), torch.tensor(1.0))
+        a, z, b = a + a.T, whole.z, whole.beliefs
+        degree, ends = a.sum(1), b.T @ a.sum(1)
+        expected = z.T @ (a - torch.outer(degree, degree) / degree.sum()) @ z / degree.sum()
+        torch.testing.assert_close(whole.feature_affinity[k], expected, atol=1e-5, rtol=1e-4)
+        weak, chance = 5 / b.shape[1], torch.outer(ends, ends) / ends.sum()
+        expected = (b.T @ a @ b + weak) / (chance + weak)
+        torch.testing.assert_close(whole.class_affinity[k], expected, atol=1e-5, rtol=1e-4)
+        scale, rows = (degree + degree.mean()).rsqrt(), whole.spectrum[k]
+        rebuilt = (rows * whole.signs[k]) @ rows.T
+        torch.testing.assert_close(rebuilt, scale[:, None] * a * scale, atol=1e-4, rtol=0)
+
+
+def test_the_context_of_an_audit_by_name():
+    whole, g = inputs(graph(labels=False)), torch.Generator().manual_seed(0)
+    edges, uniform, by_degree = (torch.randn(500, len(EVIDENCE), generator=g) for _ in range(3))
+    false = torch.tensor([0.3, -0.2])
+    found = dict(zip(CONTEXT, _context(whole, [edges, uniform, by_degree], false), strict=True))
+    degree, count = whole.graph.degree, len(whole.graph.low)
+    expected = {"size": math.log(count) / 3 - 3, "degree": float(degree.mean().log1p()) / 4}
+    expected["unevenness"] = math.log1p(float((degree**2).mean() / degree.mean() ** 2)) / 3
+    expected |= {"has_features": 1, "has_labels": 0, "false_edge_mix": 0.3, "share": -0.2}
+    for kind, pairs in (("uniform", uniform), ("degree", by_degree)):
+        expected[f"told_{kind}"] = float(edges[:, EVIDENCE.index(f"fits_{kind}")].mean())
+        place = EVIDENCE.index(f"fit_{kind}")
+        for q in QUANTILES:
+            below = edges[:, place] <= pairs[:, place].quantile(q)
+            expected[f"below_{q}_{kind}"] = float(below.float().mean()) / q
+    assert {name: float(fact) for name, fact in found.items()} == pytest.approx(expected, abs=1e-5)
+
+
+def test_pairs_without_an_edge_are_drawn_uniformly_and_by_degree():
+    p = known_graph(graph(nodes=400, edges=1200))
+    drawn = pairs_without_edge(p, 5000, torch.Generator().manual_seed(0))
+    for pairs, mean in zip(
+        drawn, (p.degree.mean(), (p.degree**2).mean() / p.degree.mean()), strict=True
+    ):
+        assert pairs.shape == (2, 5000)
+        assert bool((pairs[0] < pairs[1]).all())
+        assert not bool(is_edge(p.links, pairs).any())
+        assert float(p.degree[pairs].mean()) == pytest.approx(float(mean), rel=0.03)
+
+
+def test_facts_of_the_share_by_plain_loops():
+    g = torch.Generator().manual_seed(0)
+    edges, *others = (torch.randn(300, len(EVIDENCE), generator=g) / 2 for _ in range(3))
+    facts = share_facts(edges, *others).view(-1, 4)
+    fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+    for column in range(4):  # the last is the sum of the first two
+
+        def of(rows, column=column):
+            return rows[:, fits[:2]].sum(1) if column == 3 else rows[:, fits[column]]
+
+        own = of(edges)
+        expected = [float(own.quantile(q)) for q in LEVELS] + [float((-4 * own).sigmoid().mean())]
+        for pairs in map(of, others):
+            shares = [float((own <= pairs.quantile(q)).float().mean()) for q in LEVELS]
+            expected += [
+                math.log((s + 3e-3) / (q + 3e-3)) for s, q in zip(shares, LEVELS, strict=True)
+            ]
+            expected += [float(pairs.mean() - own.mean()), float((-4 * pairs).sigmoid().mean())]
+        assert facts[:, column].tolist() == pytest.approx(expected, abs=1e-5)
+
+
 def test_tables_and_regressions_leave_out_the_fold_of_the_pair():
     """Edges and pairs of fold 2 change places: what is said of fold 2 stays, all else does not."""
     generator = torch.Generator().manual_seed(0)
@@ -136,6 +233,9 @@ def test_tables_and_regressions_leave_out_the_fold_of_the_pair():
     for before, after in (tables, weights):
         same = [torch.allclose(*pair, atol=1e-3) for pair in zip(before, after, strict=True)]
         assert same == [fold == 2 for fold in range(FOLDS)]
+    fits = _fits(weights[0][None], raw[2], folds[2])[:, 0]
+    own = [float(weights[0][i % FOLDS] @ F.pad(raw[2][i], (1, 0), value=1)) for i in range(200)]
+    torch.testing.assert_close(fits, torch.tensor(own))
 
 
 def test_the_fold_of_a_pair_is_spread_evenly():

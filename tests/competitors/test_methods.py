@@ -9,7 +9,7 @@ from small_fits import EVERY
 from graphglow.competitors import METHODS, fit, method_named
 from graphglow.competitors.method import Family
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn.backbones import BACKBONES
 from graphglow.settings import RunConfig
 
 

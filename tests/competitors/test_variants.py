@@ -8,7 +8,7 @@ import torch
 from graphglow.competitors import fit
 from graphglow.competitors.variants import VARIANTS, EqualConfig, equal_dimensions
 from graphglow.graph import check_graph, prepare
-from graphglow.paper import StructureLearner
+from graphglow.paper.learner import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig
 from graphglow.transfer import transfer
 from tiny_graphs import raw_data

@@ -1,5 +1,6 @@
 """The learner: files, refinement of awkward graphs, explanations, and what it may not read."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,8 +147,9 @@ def test_pretraining_is_deterministic_and_leaves_the_learner_frozen(learner):
 
 def test_a_fold_is_never_seen_by_its_learner():
     """Only the first scorer: episodes of other folds reach later networks by other learners."""
-    first, second, other = (random_graph(torch.Generator().manual_seed(s), 400) for s in range(3))
-    learners = [pretrain_folds([source, second], [0, 1], TINY) for source in (first, other)]
+    first, second, other = (random_graph(torch.Generator().manual_seed(s), 150) for s in range(3))
+    few = replace(TINY, vote_episodes=1, second_episodes=1, predict_episodes=1, steps=5)
+    learners = [pretrain_folds([source, second], [0, 1], few) for source in (first, other)]
     same = [
         torch.equal(learners[0][fold].first.out, learners[1][fold].first.out)
         for fold in (0, 1, ALL_SOURCES)

@@ -11,11 +11,14 @@ from torch_geometric.data import Data
 from graphglow.device import map_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.pair_features import (
+    FIRST_CHANNELS,
     FIRST_CONTEXT,
     FIRST_EVIDENCE,
     GROUPS,
     SECOND_EVIDENCE,
     comparisons,
+    contributions,
+    first_context,
     labelled_homophily,
     structure,
 )
@@ -63,6 +66,9 @@ def test_common_neighbours_are_those_of_the_dense_matrix():
     torch.testing.assert_close(found[:, 1], share)
     rarity = (degree + 1).log().clamp_min(0.5).reciprocal()
     torch.testing.assert_close(found[:, 2], ((dense * rarity) @ dense)[u, v].log1p())
+    assert torch.equal(found[:, 3], dense[u, v])
+    ends = torch.stack([degree[u], degree[v]], 1).sort(1).values
+    torch.testing.assert_close(found[:, 4:], ends.log1p() / 4)
 
 
 def test_pairs_are_compared_by_cosine_z_score_and_log_odds_over_chance():
@@ -75,6 +81,31 @@ def test_pairs_are_compared_by_cosine_z_score_and_log_odds_over_chance():
     torch.testing.assert_close(found[:, 1], ((cosine - 0.1) / 0.2).clamp(-4, 12) / 4)
     over = same.logit() - math.log(p.chance / (1 - p.chance))
     torch.testing.assert_close(found[:, 2], over.clamp(-8, 8) / 4)
+
+
+def test_the_context_of_a_graph_by_name():
+    p, g = known_graph(graph()), torch.Generator().manual_seed(0)
+    classes = {name: torch.randn(50, 3, generator=g).softmax(1) for name in FIRST_CHANNELS}
+    channels = {n: Channel(one, torch.rand(2, generator=g)) for n, one in classes.items()}
+    edges, near = torch.stack([p.low, p.high]).long(), torch.triu_indices(20, 20, 1)[:, ::3]
+    found = first_context(p, channels, near).tolist()
+    same = (classes["x"] @ classes["x"].T)[tuple(edges)].mean() - p.chance
+    expected = [float(score) for name in FIRST_CHANNELS for score in channels[name].scores]
+    expected += [float(same), *(float(labelled_homophily(p, some)) for some in (edges, near))]
+    expected += [math.log1p(20 / 3) / 4, math.log(3) / 3, p.chance]
+    expected += [math.log1p(2 * len(p.low) / 50) / 4, 1.0, 1.0, 1.0]
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert FIRST_CONTEXT[-7:] == (
+        *("labels_per_class", "classes", "chance", "degree"),
+        *("has_features", "has_edges", "has_labels"),
+    )
+
+
+def test_what_two_kinds_of_evidence_say_together_is_shared():
+    parts = contributions(
+        lambda f: f[:, 0] * f[:, 1] + f[:, 2] + 1, torch.tensor([[2.0, 3, 5]]), [[0], [1], [2]]
+    )
+    assert parts.tolist() == [[3, 3, 5, 1]]
 
 
 def test_candidates_are_each_pair_once():

@@ -1,6 +1,7 @@
 """The predictor: closed forms against plain loops, and a network that knows no order of classes."""
 
 import copy
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -13,14 +14,17 @@ from torch_geometric.data import Data
 
 from graphglow.evidence import predictor as module
 from graphglow.evidence.channels import Channel, community_channel
-from graphglow.evidence.pair_features import moments
+from graphglow.evidence.pair_features import FIRST_CONTEXT, moments
 from graphglow.evidence.predictor import (
     CHANNELS,
+    RECORDS,
+    SHARPNESS,
     TRUST,
     Voter,
     class_shares,
     label_update,
     predict_classes,
+    sharpened,
     unlabelled_records,
     vote_inputs,
 )
@@ -163,6 +167,22 @@ def test_records_are_those_of_plain_loops():
         assert records[k].tolist() == pytest.approx(wanted, abs=1e-5)
 
 
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+def test_the_sharpness_is_that_of_least_leave_one_out_log_loss(scale):
+    data = graph(labels=25)
+    known, right = known_graph(data), F.one_hot(data.y, 3).float()
+    noise = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+    logits, prior = scale * (2 * right + noise), known.prior.log()
+    costs = {
+        s: 2 * math.log(s) ** 2
+        + float(F.cross_entropy((s * logits + prior)[:25], data.y[:25], reduction="sum"))
+        for s in SHARPNESS
+    }
+    best, found = min(costs, key=costs.__getitem__), sharpened(known, logits)
+    assert float(found.chosen["sharpness"]) == pytest.approx(best)
+    torch.testing.assert_close(found.probabilities, (best * logits + prior).softmax(1))
+
+
 def test_page_rank_is_the_truncated_series():
     adjacency = normalised_adjacency(graph().edge_index, None, 40)
     x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
@@ -172,18 +192,41 @@ def test_page_rank_is_the_truncated_series():
     torch.testing.assert_close(page_rank(adjacency, x), wanted)
 
 
+def random_evidence(known):
+    """Channels that say anything, with records and scores of their own."""
+    g = torch.Generator().manual_seed(0)
+    p = torch.rand(len(CHANNELS), 40, 3, generator=g).softmax(2)
+    scores = torch.rand(len(CHANNELS), 2, generator=g)
+    channels = {n: Channel(q, s) for n, q, s in zip(CHANNELS, p, scores, strict=True)}
+    records = {"predictor": unlabelled_records(known, list(channels.values()))}
+    context, nothing = torch.linspace(0, 1, 40), torch.zeros(2, 0)
+    return GraphEvidence(known, {}, {}, channels, nothing, context, "exact", records=records)
+
+
+def test_the_inputs_of_a_vote_have_their_names():
+    known = known_graph(graph())
+    evidence, nodes = random_evidence(known), torch.tensor([3, 20, 39])
+    odds, trust = vote_inputs(evidence, "predictor", nodes)
+    p = torch.stack([channel.probabilities[nodes] for channel in evidence.channels.values()], 1)
+    torch.testing.assert_close(odds, (p / known.prior).log().transpose(1, 2))
+    scores = torch.stack([channel.scores for channel in evidence.channels.values()])
+    records, place = evidence.records["predictor"], FIRST_CONTEXT.index("labels_per_class")
+    wanted = dict(zip(("accuracy", "likelihood", *RECORDS), [*scores.T, *records.T], strict=True))
+    wanted |= {f"{name}_behind": wanted[name] - wanted[name].max() for name in [*wanted][:4]}
+    wanted |= {"sureness": p.amax(2), "agreement_here": (p * p.mean(1, keepdim=True)).sum(2)}
+    wanted["degree"] = known.degree[nodes, None].log1p() / 4
+    wanted["labels_per_class"], wanted["classes"] = evidence.context[place : place + 2]
+    for name, found in zip(TRUST, trust.unbind(2), strict=True):
+        torch.testing.assert_close(found, wanted[name].expand_as(found), msg=name)
+
+
 def test_a_labelled_node_is_answered_without_its_own_label():
     data = graph(labels=20)
     known = known_graph(data)
-    p = torch.rand(len(CHANNELS), 40, 3, generator=torch.Generator().manual_seed(0)).softmax(2)
-    channels = {n: Channel(q, torch.zeros(2)) for n, q in zip(CHANNELS, p, strict=True)}
-    records = {"predictor": unlabelled_records(known, list(channels.values()))}
+    evidence = random_evidence(known)
 
     def predicted(graph):
-        context = torch.zeros(40)
-        evidence = GraphEvidence(graph, {}, {}, channels, torch.zeros(2, 0), context, "exact")
-        evidence = replace(evidence, records=records)
-        inputs_of = partial(vote_inputs, evidence, "predictor")
+        inputs_of = partial(vote_inputs, replace(evidence, graph=graph), "predictor")
         return predict_classes(graph, trained_by_chance(), inputs_of).probabilities
 
     before = predicted(known)

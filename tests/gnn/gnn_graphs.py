@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from graphglow.gnn import Dropout, MixedPropagation
+from graphglow.gnn.propagation import Dropout, MixedPropagation
 from graphglow.settings import ModelConfig
 from tiny_graphs import WIDTH, keep_largest, learner, raw_data
 

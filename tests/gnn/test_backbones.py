@@ -4,9 +4,10 @@ import pytest
 import torch
 from gnn_graphs import HIDDEN, fresh, latent_structure, small_data, training
 
-from graphglow.gnn import BACKBONES, MixedPropagation
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import MixedPropagation
 from graphglow.graph import check_graph
-from graphglow.paper import PivotStructure
+from graphglow.paper.pivots import PivotStructure
 from tiny_graphs import float64, relabelled
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))

@@ -12,7 +12,7 @@ from graphglow import (
     TransferResult,
     transfer,
 )
-from graphglow.gnn import BACKBONES
+from graphglow.gnn.backbones import BACKBONES
 from tiny_graphs import raw_data
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))

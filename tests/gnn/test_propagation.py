@@ -4,8 +4,7 @@ import pytest
 import torch
 from gnn_graphs import latent_structure, small_data, training
 
-from graphglow.gnn import MixedPropagation
-from graphglow.gnn.propagation import drop, encode
+from graphglow.gnn.propagation import MixedPropagation, drop, encode
 from graphglow.linalg.sparse import SparseMatrix
 from tiny_graphs import dense_latent, float64
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.gnn import FixedStructure, MixedPropagation
+from graphglow.gnn.propagation import FixedStructure, MixedPropagation
 from graphglow.gnn.train import Epoch, GNNTask, Loop, accuracy
 from graphglow.graph import prepare
 from graphglow.graph.graph import normalised_adjacency

@@ -61,7 +61,9 @@ def answers(name):
     told = {
         "probabilities": numbers(prediction.probabilities),
         "accuracy": numbers([prediction.accuracy.value]),
-        "node": numbers([part.value for part in prediction.explain(5).contributions[:-2]]),
+        "node": numbers(
+            [part["contribution"] for part in prediction.explain(5).contributions[:-2]]
+        ),
         "refined edges": numbers([refined.edge_index.shape[1]]),
         "refined probability": numbers(refined.edge_probability),
         "pair": numbers([graphglow.explain_pair(data, 3, 17).score]),

@@ -13,7 +13,7 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
     warnings.simplefilter("ignore", DeprecationWarning)
     from graphglow.graph import synthetic_graph
     from graphglow.graph.check import with_random_split
-    from graphglow.paper import StructureLearner
+    from graphglow.paper.learner import StructureLearner
     from graphglow.pretrain import pretrain
     from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
     from graphglow.transfer import transfer

@@ -15,7 +15,8 @@ from graphglow.lab.structure_metrics import (
     pivot_label_weights,
     structure_metrics,
 )
-from graphglow.paper import BlendedStructure, StructureLearner
+from graphglow.paper.learner import StructureLearner
+from graphglow.paper.pivots import BlendedStructure
 from graphglow.settings import LearnerConfig
 from tiny_graphs import dense_latent
 

@@ -9,11 +9,12 @@ import torch
 
 import graphglow
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn.backbones import BACKBONES
 from graphglow.gnn.train import Loop, accuracy
-from graphglow.paper import BlendedStructure, StructureLearner
 from graphglow.paper.algorithms import by_weight, last_refinement, over_refinements, refinements
+from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import edge_probabilities, entropy_loss
+from graphglow.paper.pivots import BlendedStructure
 from graphglow.pretrain import pretrain
 from graphglow.transfer import transfer
 from tiny_graphs import (

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphglow.paper import StructureLearner
-from graphglow.paper.learner import AFFINE_MARGIN, unit_heads
+from graphglow.paper.learner import AFFINE_MARGIN, StructureLearner, unit_heads
 from tiny_graphs import learner as learner_of
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]

@@ -8,7 +8,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from graphglow.errors import InputError
-from graphglow.paper import StructureLearner
+from graphglow.paper.learner import StructureLearner
 from graphglow.settings import LearnerConfig
 from graphglow.storage import FORMAT_VERSION, save_tensors
 

@@ -6,8 +6,9 @@ import torch
 from test_objective import all_signs
 
 from graphglow.graph import prepare
-from graphglow.paper import StructureLearner, objective
+from graphglow.paper import objective
 from graphglow.paper.algorithms import PaperTask, pretrain_structure, train_under
+from graphglow.paper.learner import StructureLearner
 from graphglow.paper.pivots import PivotStructure
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 from tiny_graphs import computing_in_float64, small_data
@@ -133,7 +134,7 @@ def test_a_transfer_is_algorithm_3(shared):
     learner, config = StructureLearner(LEARNER, seed=3), PaperConfig(**shared, epochs=12)
     graph = graph_of(SOURCES[0])
     plain = problem_of(PaperTask(graph, learner, config))
-    task, history = train_under(learner.requires_grad_(False), graph, config)
+    task, history, _ = train_under(learner.requires_grad_(False), graph, config)
     assert {epoch.refinements for epoch in history} == ({2, 3} if config.tolerance else {3})
     losses = paper.train_target_gnn(plain, theta_of(learner), 12)
     assert [epoch.loss for epoch in history] == pytest.approx(losses)

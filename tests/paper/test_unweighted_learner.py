@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.paper import StructureLearner
-from graphglow.paper.learner import AFFINE_MARGIN
+from graphglow.paper.learner import AFFINE_MARGIN, StructureLearner
 from graphglow.settings import LearnerConfig
 from graphglow.storage import save_tensors
 

@@ -63,8 +63,8 @@ def test_an_explanation_has_every_number(pages, explanations, kind):
     assert why.title in text
     assert why.answer in text
     for one in why.contributions:
-        assert str(one.name) in text
-        assert amount(one.value) in text
+        assert str(one["name"]) in text
+        assert amount(one["contribution"]) in text
     assert amount(why.score) in text
 
 

@@ -71,15 +71,14 @@ def transfer(
     theta = load_learner(learner, seed=settings.seed)
     with spinner(f"loading {target}"):
         data, split = reading.read(target)
-    paper = isinstance(settings, PaperConfig)
-    file = files.paths["out"] if paper else None
-    checkpoint = Checkpoint(file and file.with_name(f"{file.name}.checkpoint"), resume=resume)
+    file, checkpoint = files.paths["out"], None
+    if file is not None and isinstance(settings, PaperConfig):
+        checkpoint = Checkpoint(file.with_name(f"{file.name}.checkpoint"), resume=resume)
     with epoch_bar(settings.epochs) as on_epoch:
-        result = graphglow.transfer(
-            data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint if paper else None
-        )
+        result = graphglow.transfer(data, theta, settings, on_epoch=on_epoch, checkpoint=checkpoint)
     files.write(out=result.save, predictions=result.write_predictions)
-    checkpoint.remove()
+    if checkpoint is not None:
+        checkpoint.remove()
     facts: dict[str, Any] = {
         **result.summary(),
         "learner": learner,
@@ -250,7 +249,7 @@ def learner_settings(learner: str | None) -> type[TransferConfig | PaperConfig]:
         return TransferConfig
     if name == "paper":
         return PaperConfig
-    from graphglow.paper import StructureLearner
+    from graphglow.paper.learner import StructureLearner
     from graphglow.pretrained import load_learner
 
     paper = isinstance(load_learner(learner or ""), StructureLearner)

@@ -19,8 +19,8 @@ import torch
 from graphglow.competitors.method import Method
 from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import PaperTask
+from graphglow.paper.learner import StructureLearner
 from graphglow.settings import LearnerConfig, ModelConfig, ObjectiveConfig
 
 

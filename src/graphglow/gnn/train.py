@@ -3,7 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -293,16 +293,6 @@ def cross_entropy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
 def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
     """Share of ``nodes`` whose largest logit is their label: likewise; NaN for no nodes."""
     return (logits.index_select(0, nodes).argmax(1) == labels).double().mean()
-
-
-def best_epoch(history: Sequence[Epoch], least_accuracy: float = 0.0) -> Epoch:
-    """The epoch that :class:`Loop` keeps."""
-    return max(history, key=lambda one: epoch_score(one, least_accuracy))
-
-
-def epoch_score(epoch: Epoch, least_accuracy: float = 0.0) -> tuple[float, float]:
-    """Validation accuracy, which counts from ``least_accuracy`` on, then the lower loss."""
-    return max(epoch.val_accuracy, least_accuracy), -epoch.val_loss
 
 
 def accuracy_by_luck(labels: Tensor) -> float:

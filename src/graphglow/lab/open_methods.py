@@ -19,7 +19,7 @@ from graphglow.competitors import fit
 from graphglow.device import resolve_device
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.gnn import FixedStructure
+from graphglow.gnn.propagation import FixedStructure
 from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency

@@ -30,8 +30,8 @@ from graphglow.lab.config import RunsConfig, Tuned, config_of, merged, tuned_set
 from graphglow.lab.paper_tables import ON, OWN_LINES, TRANSFERRED, Cell, split_of
 from graphglow.lab.row_files import Row, as_line, digest, file_of, provenance, rows_in
 from graphglow.lab.structure_metrics import edge_label_weights, observed_metrics, structure_metrics
-from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import PaperTask
+from graphglow.paper.learner import StructureLearner
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import load_learner
 from graphglow.settings import PaperConfig, PretrainConfig, RunConfig

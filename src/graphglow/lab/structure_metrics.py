@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.gnn import Structure
+from graphglow.gnn.propagation import Structure
 from graphglow.graph.graph import undirected_edges
-from graphglow.paper import BlendedStructure, PivotStructure
-from graphglow.paper.pivots import EPS
+from graphglow.paper.pivots import EPS, BlendedStructure, PivotStructure
 
 
 def edge_label_weights(data: Data) -> Tensor:

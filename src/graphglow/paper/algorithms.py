@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from graphglow.device import out_of_memory_hint, resolve_device
-from graphglow.gnn import BACKBONES, Backbone, Dropout, MixedPropagation, Structure
+from graphglow.gnn.backbones import BACKBONES
+from graphglow.gnn.propagation import Backbone, Dropout, MixedPropagation, Structure
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
 from graphglow.graph import Graph
 from graphglow.paper.learner import StructureLearner
@@ -281,22 +282,26 @@ def train_under(
     on_epoch: OnEpoch | None = None,
     look: Callable[[PaperTask, int], None] | None = None,
     checkpoint: Checkpoint | None = None,
-) -> tuple[PaperTask, list[Epoch]]:
-    """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3)."""
-    task = PaperTask(graph, learner, config)
+) -> tuple[PaperTask, list[Epoch], int]:
+    """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3).
+
+    Returns the task, its history and the number of the epoch that was kept.
+    """
+    task, offer = PaperTask(graph, learner, config), None
     loop = Loop(task, config.epochs, config.patience)
-    parts: dict[str, Part] = {**task.parts(), "loop": loop}
-    training = {
-        "command": "transfer",
-        "config": asdict(config),
-        "target": fingerprint(graph),
-        "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
-    }
-    checkpoint = checkpoint or Checkpoint(None)
-    checkpoint.begin(training)
-    checkpoint.restore(parts)
-    offer = partial(checkpoint.offer, parts)
-    return task, loop.run(on_epoch, look=look and partial(look, task), on_read=offer)
+    if checkpoint is not None:
+        parts: dict[str, Part] = {**task.parts(), "loop": loop}
+        training = {
+            "command": "transfer",
+            "config": asdict(config),
+            "target": fingerprint(graph),
+            "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
+        }
+        checkpoint.begin(training)
+        checkpoint.restore(parts)
+        offer = partial(checkpoint.offer, parts)
+    history = loop.run(on_epoch, look=look and partial(look, task), on_read=offer)
+    return task, history, int(loop.best)
 
 
 def fingerprint(graph: Graph) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from graphglow.errors import InputError, at_least, did_you_mean
 from graphglow.evidence.learner import KIND as EVIDENCE
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.paper import StructureLearner
 from graphglow.paper.learner import KIND as STRUCTURE
+from graphglow.paper.learner import StructureLearner
 from graphglow.storage import checksum, load_tensors
 
 UNIVERSAL, PAPER, UNTRAINED = "universal", "paper", "untrained"
