@@ -88,16 +88,18 @@ def _bottom_up(
         label = torch.unique(label, return_inverse=True)[1]
         found, size = label[found], len(label)  # [N] of the nodes at the bottom
         count = int(label.max()) + 1
-        joined = []
+        edges, narrow = [], label.int()
         for row, col, weight in _blocks(graph):
-            row, col = label.index_select(0, row), label.index_select(0, col)
+            row, col = narrow.index_select(0, row), narrow.index_select(0, col)
             apart = row != col
-            joined.append(_summed(row[apart], col[apart], weight[apart], count))
-        edges = joined[0]
-        if len(joined) > 1:
-            row, col, weight = (torch.cat(part) for part in zip(*joined, strict=True))
-            edges = _summed(row, col, weight, count)
-        graph = _Level(*edges, graph.degree.new_zeros(count).index_add_(0, label, graph.degree))
+            edges.append(_summed(row[apart], col[apart], weight[apart], count))
+        degree = graph.degree.new_zeros(count).index_add_(0, label, graph.degree)
+        while len(edges) > 1:
+            row, col, weight = (
+                torch.cat(two) for two in zip(edges.pop(0), edges.pop(0), strict=True)
+            )
+            edges.append(_summed(row, col, weight, count))
+        graph = _Level(*edges[0], degree)
         if count == size:
             return found, reached
         label = torch.randperm(count, generator=generator).to(label.device)
@@ -141,6 +143,7 @@ def _targets(graph: _Level, label: Tensor, movers: Tensor, resolution: float) ->
     for row, col, weight in _blocks(graph):
         edge = movers.index_select(0, row).nonzero()[:, 0]
         node, there, within = _summed(row[edge], label[col[edge]], weight[edge], n)
+        node, there = node.long(), there.long()
         own = there == label[node]  # [P] of a node and a community next to it
         stay[node[own]] += within[own]
         score = within - scale[node] * size[there]
@@ -175,9 +178,9 @@ def _summed(row: Tensor, col: Tensor, value: Tensor, size: int) -> tuple[Tensor,
     if not value.is_cuda:  # five times as fast there as a sort
         parts = value.numpy(), (row.numpy(), col.numpy())
         once = sp.coo_array(parts, shape=(size, size)).tocsr().tocoo()
-        found = [torch.from_numpy(part) for part in (once.row, once.col, once.data)]
-        return found[0].long(), found[1].long(), found[2]
+        rows, cols, total = (torch.from_numpy(part) for part in (once.row, once.col, once.data))
+        return rows.int(), cols.int(), total
     key, order = (row.long() * size + col).sort()
     key, place = torch.unique_consecutive(key, return_inverse=True)
     total = value.new_zeros(len(key)).index_add_(0, place, value[order])
-    return key // size, key % size, total
+    return (key // size).int(), (key % size).int(), total
