@@ -41,7 +41,7 @@ from graphglow.evidence.views import (
     PPR_STEPS,
     PPR_TELEPORT,
     RANKS,
-    final_views,
+    hop_means,
     pair_blocks,
     role_degrees,
     role_view,
@@ -87,7 +87,7 @@ class FrozenGraph:
         for key, matrix in graphs.items():
             row, col, values = linalg.entries(matrix)
             self.degrees[key] = values[row == col].reciprocal()  # with the loop of 1: [N]
-        self.old = known.views | final_views(x, graphs["f"])
+        self.old = known.views | hop_means(graphs["f"], x, "f")
         self.roles = role_degrees(graph)
         self.short = linalg.short_length(times(graph.adj, self.old["link"]))
         labels = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
