@@ -41,7 +41,7 @@ from graphglow.evidence.views import (
     PPR_STEPS,
     PPR_TELEPORT,
     RANKS,
-    final_views,
+    hop_means,
     pair_blocks,
     role_degrees,
     role_view,
@@ -56,7 +56,7 @@ from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 HIDDEN_LAYERS = {"hidden_x": ("x",), "hidden_all": ALL, "hidden_again": AGAIN, "hidden_f": HIDDEN_F}
 """Views that the hidden layers read."""
-WALKS = {"ppr": "a", "ppr_f": "f", "spread": "a", "spread_s": "s", "spread_f": "f"}
+SPREAD_OVER = {"ppr": "a", "ppr_f": "f", "spread": "a", "spread_s": "s", "spread_f": "f"}
 """The graphs over which features and labels are spread, by channel."""
 SAME = 1e-4
 """Largest difference between the views of a node and of its copy."""
@@ -87,13 +87,13 @@ class FrozenGraph:
         for key, matrix in graphs.items():
             row, col, values = linalg.entries(matrix)
             self.degrees[key] = values[row == col].reciprocal()  # with the loop of 1: [N]
-        self.old = known.views | final_views(x, graphs["f"])
+        self.old = known.views | hop_means(graphs["f"], x, "f")
         self.roles = role_degrees(graph)
         self.short = linalg.short_length(times(graph.adj, self.old["link"]))
         labels = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
         labels[graph.labelled, graph.classes] = 1
         self.steps = {}
-        for name, key in WALKS.items():
+        for name, key in SPREAD_OVER.items():
             chosen, start, more = known.channels[name].chosen, labels, labels
             if name.startswith("ppr"):
                 start, more = x, PPR_TELEPORT * x

@@ -50,19 +50,18 @@ from graphglow.evidence.views import (
     SECOND,
     belief_view,
     candidate_pairs,
-    final_views,
     first_views,
     hidden_layer,
+    hop_means,
     page_rank,
     pair_blocks,
-    second_views,
     views_of,
 )
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import (
     LowRank,
     SideBySide,
-    leading,
+    leading_map,
     sparse_rows,
     times,
     unit_,
@@ -122,7 +121,7 @@ class GraphEvidence:
             return self
         first = adjacency_over(self.pairs[:, : len(weight)], weight, graph.num_nodes)
         views = views_of(graph, views["x"], views["link"])
-        return replace(self, views=views | second_views(views, first))
+        return replace(self, views=views | hop_means(first, views["x"], "s"))
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """Features of any pairs, in the order of ``FIRST_EVIDENCE`` or, after the vote, of
@@ -156,7 +155,7 @@ def first_round(
     """Compute views and channels of the given graph, and search candidate pairs."""
     views, maps = first_views(graph, generator)
     link = views["link"]
-    ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
+    ranks = [ridge_channel(graph, leading_map(link, rank)(link)) for rank in RANKS]
     edges = graph.links
     if graph.weight is not None:
         ends = torch.stack([graph.low, graph.high])
@@ -191,7 +190,7 @@ def second_round(
     log_odds, scale, shift = candidate_log_odds(known, map_blocks)
     weight = log_odds.clamp(0, LARGEST_WEIGHT)
     adjacency = adjacency_over(pairs, weight, graph.num_nodes)
-    fresh = second_views(known.views, adjacency)
+    fresh = hop_means(adjacency, known.views["x"], "s")
     views = known.views | fresh
     channels = {name: ridge_channel(graph, views[name]) for name in SECOND}
     channels["again"] = ridge_channel(graph, SideBySide.of([views[name] for name in AGAIN]))
@@ -238,7 +237,7 @@ def final_round(refined: "RefinedGraph") -> GraphEvidence:
     """Compute views and channels over the refined graph S [N, N]."""
     known, adjacency = refined.known, refined.adjacency()
     graph, channels = known.graph, dict(known.channels)
-    views = known.views | final_views(known.views["x"], adjacency)
+    views = known.views | hop_means(adjacency, known.views["x"], "f")
     channels["ffx"] = ridge_channel(graph, views["ffx"])
     channels["hidden_f"] = ridge_channel(graph, hidden_layer(views, HIDDEN_F))
     x = views["x"]
@@ -263,11 +262,14 @@ def candidate_log_odds(known: GraphEvidence, map_blocks: MapBlocks) -> tuple[Ten
 
 
 def new_pairs(known: GraphEvidence, pairs: Tensor) -> Tensor:
-    """Keep the pairs that are no candidates yet: [2, K] -> [2, <= K] of the candidates' type."""
-    key, old = (p[0].long() * known.graph.num_nodes + p[1] for p in (pairs, known.pairs))
-    old = F.pad(old, (1, 0), value=-1).sort().values
-    last = torch.searchsorted(old, key, right=True) - 1
-    return pairs[:, old[last] != key].to(known.pairs.dtype)
+    """Keep the sorted pairs that are no candidates yet: [2, K] -> [2, <= K] of their type."""
+    key = F.pad(pairs[0].long() * known.graph.num_nodes + pairs[1], (0, 1), value=-1)
+    fresh = torch.ones_like(key, dtype=torch.bool)
+    for block in torch.split(known.pairs, PAIRS, 1):
+        old = block[0].long() * known.graph.num_nodes + block[1]
+        place = torch.searchsorted(key[:-1], old)
+        fresh[place[key[place] == old]] = False
+    return pairs[:, fresh[:-1]].to(known.pairs.dtype)
 
 
 def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:

@@ -19,7 +19,7 @@ from graphglow.linalg.rows import (
     Rows,
     SideBySide,
     entries,
-    leading,
+    leading_map,
     low_rank_map,
     times,
     unit_,
@@ -79,10 +79,10 @@ def views_of(graph: Graph, x: Tensor, link: Tensor) -> dict[str, Tensor]:
     """Compute the views of :data:`FIRST` from two of them."""
     ax = times(graph.adj, x)
     aax, diff = unit_(times(graph.adj, ax)), unit_(x - ax)
-    degrees = role_degrees(graph)
+    degrees, leading = role_degrees(graph), leading_map(link, RANKS[1])
     return {
         "x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link,
-        "spectral": leading(link, RANKS[1]), "role": role_view(degrees, degrees),
+        "spectral": leading(link), "role": role_view(degrees, degrees),
     }  # fmt: skip
 
 
@@ -129,16 +129,10 @@ def role_view(degrees: Tensor, known: Tensor) -> Tensor:
     return rows
 
 
-def second_views(first: dict[str, Tensor], adjacency: SparseMatrix) -> dict[str, Tensor]:
-    """Compute the views of :data:`SECOND` over a refined graph S."""
-    sx = times(adjacency, first["x"])
-    return {"ssx": unit_(times(adjacency, sx)), "sx": unit_(sx)}
-
-
-def final_views(x: Tensor, adjacency: SparseMatrix) -> dict[str, Tensor]:
-    """Compute feature means over one and two hops of the final graph S."""
-    fx = times(adjacency, x)
-    return {"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)}
+def hop_means(adjacency: SparseMatrix, x: Tensor, letter: str) -> dict[str, Tensor]:
+    """Compute feature means over one and two hops of a refined graph: ``sx`` and ``ssx``, say."""
+    mean = times(adjacency, x)
+    return {2 * letter + "x": unit_(times(adjacency, mean)), letter + "x": unit_(mean)}
 
 
 def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from graphglow.linalg.sparse import SparseMatrix
 
 DENSE_ABOVE = 0.2
 """A matrix with a larger share of non-zeros is kept dense: it multiplies faster."""
+TINY = 1e-37  # an entry that is not 0
 UNLABELLED_PRIOR = 0.25
 """Without labels: how likely two random nodes are taken to belong together."""
 
@@ -218,12 +219,6 @@ class Graph:
         return self.links.general()
 
     @cached_property
-    def looped(self) -> SparseMatrix:
-        """The pattern of A + I, laid out like ``neighbours``."""
-        ones = self.adj.values.new_ones(len(self.adj.col))
-        return self.adj.with_values(ones).general()
-
-    @cached_property
     def degree(self) -> Tensor:
         """Neighbours of each node: [N]."""
         return self.links.crow.diff().float()
@@ -293,7 +288,7 @@ class Graph:
 
 
 MOVED = ("low", "high", "weight", "y", "train", "val", "test")
-CACHED = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
+CACHED = ("x", "adj", "encoded", "entries", "links", "neighbours", "degree", "hops")
 
 
 def prepare(data: Data) -> Graph:
@@ -386,11 +381,18 @@ def adjacency_of(low: Tensor, high: Tensor, weight: Tensor | None, num_nodes: in
     degree = torch.bincount(low, heavy, num_nodes) + torch.bincount(high, heavy, num_nodes) + 1
     scale = degree.double().rsqrt()
     value = scale[low] * scale[high]  # [M]
-    value = (value if weight is None else value * weight).float()
+    value = (value if weight is None else value * weight).float().clamp_min(TINY)
+    loops = degree.double().reciprocal().float().clamp_min(TINY)
+    if not low.is_cuda:  # without a sort, in half of the memory
+        triples = value.numpy(), (low.numpy(), high.numpy())
+        upper = sp.csr_array(triples, shape=(num_nodes, num_nodes))
+        both = upper + upper.T + sp.diags_array(loops.numpy(), format="csr")
+        parts = both.indptr, both.indices, both.data
+        crow, col, values = (torch.from_numpy(part) for part in parts)
+        return SparseMatrix.symmetric(crow, col, values, num_nodes)
     low, high = low.long(), high.long()
     key = torch.cat([low * num_nodes + high, high * num_nodes + low, node * (num_nodes + 1)])
-    del low, high
-    values = torch.cat([value, value, degree.double().reciprocal().float()])
+    values = torch.cat([value, value, loops])
     key, order = key.sort()
     values = values[order]
     del order

@@ -100,17 +100,17 @@ class HiddenLayer:
     def shape(self) -> tuple[int, int]:
         return self.rows.shape[0], self.weight.shape[1]
 
-    def raw(self, nodes: Tensor) -> Tensor:
-        """Before the mean is taken off: [K] -> [K, H]."""
-        return (as_dense(take(self.rows, nodes)) @ self.weight).add_(self.bias).relu_()
-
     @property
     def device(self) -> torch.device:
         return self.weight.device
 
+    def raw(self, nodes: Tensor) -> Tensor:
+        """Before the mean is taken off: [K] -> [K, H]."""
+        return (as_dense(take(self.rows, nodes)) @ self.weight).add_(self.bias).relu_()
+
     def of_nodes(self, nodes: Tensor) -> Tensor:
         """[K] -> [K, H]."""
-        return unit_(self.raw(nodes) - self.mean) if self.made is None else self.made[nodes]
+        return unit_(self.raw(nodes).sub_(self.mean)) if self.made is None else self.made[nodes]
 
     def of_rows(self, rows: "Rows") -> "HiddenLayer":
         """The same layer of other rows: [K, D] -> [K, H]."""
@@ -185,8 +185,13 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
     if isinstance(rows, HiddenLayer):
         if rows.made is not None:
             return rows.made @ dense
-        every = torch.arange(rows.shape[0], device=dense.device)
-        return torch.cat([rows.of_nodes(some) @ dense for some in torch.split(every, ROWS)])
+        nodes = torch.split(torch.arange(rows.shape[0], device=dense.device), ROWS)
+        product = dense.new_empty(
+            rows.shape[0], dense.shape[1]
+        )  # no small parts between large ones
+        for some, into in zip(nodes, torch.split(product, ROWS), strict=True):
+            torch.mm(rows.of_nodes(some), dense, out=into)
+        return product
     width = dense.shape[1]
     if dense.device.type == "cpu" or width == 0:
         return rows @ dense
@@ -317,13 +322,8 @@ def unit_unless_short(rows: Tensor, shortest: float | None = None) -> Tensor:
     return made
 
 
-def leading(rows: Tensor, rank: int) -> Tensor:
-    """The first columns of :func:`low_rank`, shrunk at their own cut: [N, D] -> [N, R]."""
-    return rows if rows.shape[1] <= rank else leading_map(rows, rank)(rows)
-
-
 def leading_map(rows: Tensor, rank: int) -> LowRank:
-    """What :func:`leading` does to rows, for use on other ones."""
+    """The map to the first columns of :func:`low_rank`, shrunk at their own cut: D to R columns."""
     if rows.shape[1] <= rank:
         return LowRank(None, 1.0)
     energy = rows.square().mean(0)
