@@ -67,7 +67,7 @@ def make(job: tuple[str, Any, Path, Path | None]) -> tuple[str, Any, list[Row] |
     began = time.perf_counter()
     try:
         if isinstance(what, runs.Pretraining):
-            runs.pretrained(root, what)[1].save(learner_file(folder, what))
+            runs.pretrained_learner(root, what)[1].save(learner_file(folder, what))
             made: list[Row] = []
         else:
             made = group_rows(what, folder, root, began)

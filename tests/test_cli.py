@@ -221,6 +221,20 @@ def test_a_log_has_a_line_now_and_then_and_at_the_end(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
+def test_a_log_says_how_long_a_stage_will_take(capsys, monkeypatch):
+    clock = iter([0.0, 100.0, 200.0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
+    with output.progress_bar(in_logs=True) as move:
+        for stage, done in (("drawing", 0), ("drawing", 2), ("learning", 0)):
+            move(stage, done, 10)
+    lines = [line.removeprefix("graphglow: ") for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "0 of 10: drawing",
+        "2 of 10: drawing, about 7 minutes left",
+        "0 of 10: learning",
+    ]
+
+
 def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
     monkeypatch.setattr(output, "interactive", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured stream for a terminal

@@ -8,7 +8,7 @@ import torch
 
 import graphglow
 from graphglow.cli import main
-from graphglow.compare import Comparison, Line, chance, splits_of
+from graphglow.compare import Comparison, Line, p_value, splits_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.lab import open_methods as methods
 from graphglow.pretrained import evidence_learner
@@ -77,10 +77,10 @@ def runs(*right):
 
 def test_chance_counts_nodes_and_seeds():
     right, wrong = torch.ones(100), torch.arange(100) % 2
-    assert chance(runs(right), runs(wrong)) < 1e-6
-    assert chance(runs(right), runs(right)) == 1
+    assert p_value(runs(right), runs(wrong)) < 1e-6
+    assert p_value(runs(right), runs(right)) == 1
     mixed = runs(right, 0 * right)
-    assert chance(mixed, mixed.flip(0)) > 0.9
+    assert p_value(mixed, mixed.flip(0)) > 0.9
 
 
 def normal_p(z):
@@ -91,8 +91,8 @@ def test_chance_of_one_run_is_a_z_test_over_nodes():
     apart = torch.tensor([1.0] * 30 + [-1.0] * 10 + [0.0] * 60)
     best, other = apart.clamp_min(0), (-apart).clamp_min(0)
     z = apart.mean() / (apart.var() / 100).sqrt()
-    assert chance(runs(best), runs(other)) == pytest.approx(normal_p(float(z)))
-    twice = chance(runs(best.repeat(2)), runs(other.repeat(2)))
+    assert p_value(runs(best), runs(other)) == pytest.approx(normal_p(float(z)))
+    twice = p_value(runs(best.repeat(2)), runs(other.repeat(2)))
     z = apart.mean() / (apart.repeat(2).var() / 200).sqrt()
     assert twice == pytest.approx(normal_p(float(z)))
 
@@ -100,7 +100,7 @@ def test_chance_of_one_run_is_a_z_test_over_nodes():
 def test_chance_adds_the_variance_of_seeds_to_that_of_nodes():
     first, second = torch.tensor([1.0] * 50 + [0.0] * 50), torch.tensor([1.0] * 10 + [0.0] * 90)
     none = torch.zeros(100)
-    found = chance(runs(first, second), runs(none, none))
+    found = p_value(runs(first, second), runs(none, none))
     nodes = ((first + second) / 2).var() / 100
     seeds = torch.tensor([0.5, 0.1]).var() / 2
     assert found == pytest.approx(normal_p(0.3 / float(nodes + seeds) ** 0.5), rel=1e-5)

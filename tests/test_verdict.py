@@ -7,11 +7,11 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.scores import Comparison, compare_accuracies, compare_edges, scores_of, verdict_of
+from graphglow.scores import Change, compare_accuracies, compare_edges, scores_of, verdict_of
 from tiny_graphs import small_data
 
-RISE = Comparison(0.8, 0.81, 0, "new 81.0%")
-FALL = Comparison(0.8, 0.3, -1, "new 30.0%")
+RISE = Change(0.8, 0.81, 0, "new 81.0%")
+FALL = Change(0.8, 0.3, -1, "new 30.0%")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ FALL = Comparison(0.8, 0.3, -1, "new 30.0%")
     ],
 )
 def test_a_verdict_gives_its_reason(edges, right, expected):
-    share = None if edges is None else Comparison(0.5, 0.6, edges, "edges")
+    share = None if edges is None else Change(0.5, 0.6, edges, "edges")
     assert verdict_of((right, share), "no labels") == expected
 
 

@@ -219,7 +219,7 @@ def side_by_side(
         raise InputError(f"No method could run on this graph: {failed}")
     lines: list[Line] = []
     for method in sorted(means, key=lambda method: -means[method]):
-        p = chance(right[lines[0].method], right[method]) if lines else None
+        p = p_value(right[lines[0].method], right[method]) if lines else None
         deviation = float(right[method].double().nanmean(1).std()) if len(splits) > 1 else None
         seconds = statistics.mean(entry.seconds for entry in entries[method])
         estimate = statistics.mean(entry.estimate for entry in entries[method])
@@ -239,7 +239,7 @@ def _mean(quality: list[Scores], name: str) -> float | None:
     return statistics.mean(values) if values else None
 
 
-def chance(best: Tensor, other: Tensor) -> float:
+def p_value(best: Tensor, other: Tensor) -> float:
     """Return how likely so large a difference is by chance: of test nodes, and of seeds.
 
     Shapes:

@@ -31,7 +31,7 @@ from graphglow.settings import Device
 
 OTHERS = ("gcn", "bag-gcn", "logistic")
 """What has nothing of ours."""
-METHODS = (*OTHERS, "untrained", "predict")
+DEMO_METHODS = (*OTHERS, "untrained", "predict")
 
 
 class DemoTarget(NamedTuple):
@@ -107,7 +107,7 @@ def run_demo(
     for target in targets:
         splits = [target.draw(seed + number) for number in range(seeds)]
         table = DATASETS[target.graph].kind == "table"  # which has no edges
-        methods = [name for name in METHODS if not (table and "gcn" in name)]
+        methods = [name for name in DEMO_METHODS if not (table and "gcn" in name)]
         comparisons[target.name] = side_by_side(
             splits, f"{target.what}; {seeds} seeds", methods, seed=seed, device=device,
             progress=progress,

@@ -28,7 +28,7 @@ from graphglow.paper.pivots import BlendedStructure, PivotStructure
 from graphglow.pretrained import Learner
 from graphglow.scores import (
     NO_PAIRS,
-    Comparison,
+    Change,
     compare_accuracies,
     compare_edges,
     scores_of,
@@ -175,7 +175,7 @@ class TransferResult(RunResult):
     """What the GNN reads of nodes without features: [N, K]."""
     chosen_by: str = "settings"
     """What chose lambda: ``settings``, ``validation`` or, without such nodes, ``leave-one-out``."""
-    against_input: Comparison | None = None
+    against_input: Change | None = None
     """On validation nodes, against the GNN with lambda 1; None where that was not trained."""
     best: int
     """Number of the epoch whose weights were kept."""
@@ -295,7 +295,7 @@ class TransferResult(RunResult):
         gnn = BACKBONES[config.backbone](config, graph, hidden, torch.Generator())
         fill(gnn, within("gnn", tensors), path)
         against = run["against_input"]
-        run["against_input"] = against and Comparison(*against)
+        run["against_input"] = against and Change(*against)
         run["history"] = [Epoch(*row) for row in run["history"]]
         return cls(
             method=method_under(learner),

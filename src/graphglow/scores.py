@@ -160,7 +160,7 @@ STANDARD_ERRORS, SIGNIFICANT = 2.0, 0.05
 NO_PAIRS = "no labelled pairs among the edges"
 
 
-class Comparison(NamedTuple):
+class Change(NamedTuple):
     """A share before and after, in words too."""
 
     before: float
@@ -170,7 +170,7 @@ class Comparison(NamedTuple):
     sentence: str
 
 
-def verdict_of(comparisons: Iterable[Comparison | None], unknown: str) -> str:
+def verdict_of(comparisons: Iterable[Change | None], unknown: str) -> str:
     """Give each comparison a line, the decisive one first; ``unknown`` says why there is none."""
     parts = [one for one in comparisons if one is not None]
     if not parts:
@@ -184,7 +184,7 @@ def verdict_of(comparisons: Iterable[Comparison | None], unknown: str) -> str:
     return f"{word}: {lines}"
 
 
-def compare_accuracies(before: Tensor, after: Tensor, whose: str) -> Comparison:
+def compare_accuracies(before: Tensor, after: Tensor, whose: str) -> Change:
     """Compare which nodes two predictors get right, by McNemar's exact test: [M] of bool each.
 
     ``whose`` says whose accuracies they are, after and before, as ``"new {} against {} of old"``.
@@ -195,10 +195,10 @@ def compare_accuracies(before: Tensor, after: Tensor, whose: str) -> Comparison:
     chance = gained == lost or binomtest(gained, gained + lost).pvalue >= SIGNIFICANT
     shares = float(before.double().mean()), float(after.double().mean())
     sentence = whose.format(f"{shares[1]:.1%}", f"{shares[0]:.1%}")
-    return Comparison(*shares, 0 if chance else 1 if gained > lost else -1, sentence)
+    return Change(*shares, 0 if chance else 1 if gained > lost else -1, sentence)
 
 
-def compare_edges(data: Data, edge_index: Tensor) -> Comparison | None:
+def compare_edges(data: Data, edge_index: Tensor) -> Change | None:
     """Compare the edges of ``data`` with others [2, E], by training and validation labels.
 
     Where both graphs have edges with a validation node, only these count: the learner has not read
@@ -228,7 +228,7 @@ def compare_edges(data: Data, edge_index: Tensor) -> Comparison | None:
         f"{len(same[0]):,} of the input"
     )
     sign = _sign_of_change(pairs, same, len(y), int(known.sum()))
-    return Comparison(before, after, sign, sentence)
+    return Change(before, after, sign, sentence)
 
 
 def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels: int) -> int:

@@ -11,8 +11,8 @@ from graphglow.competitors.lds import (
     LDS,
     LDSConfig,
     Recorded,
-    features,
     gradient_factors,
+    rows_of,
     validation_halves,
 )
 from graphglow.errors import InputError
@@ -140,7 +140,7 @@ def test_products_with_features_are_differentiable_twice(sparse):
     v = normal(5, 2, seed=6).requires_grad_()
 
     def gradient(v):
-        out = (features(matrix) @ v).pow(3).sum()
+        out = (rows_of(matrix) @ v).pow(3).sum()
         return torch.autograd.grad(out, v, create_graph=True)[0]
 
     assert torch.autograd.gradcheck(gradient, v)

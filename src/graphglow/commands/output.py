@@ -210,13 +210,17 @@ def progress_bar(*, in_logs: bool = False) -> Iterator[Callable[[str, int, int],
 
     Where nobody watches, it writes a line every few seconds if that is asked for (``in_logs``).
     """
-    last = -math.inf
+    stage, began, last = "", 0.0, -math.inf
 
     def line(what: str, done: int, total: int) -> None:
-        nonlocal last
-        if in_logs and (time.monotonic() - last >= SECONDS_BETWEEN_LINES or done == total):
-            print_note(f"{done:,} of {total:,}: {what}")
-            last = time.monotonic()
+        nonlocal stage, began, last
+        now = time.monotonic()
+        stage, began = (stage, began) if what == stage else (what, now)
+        if in_logs and (now - last >= SECONDS_BETWEEN_LINES or done == total):
+            minutes = (now - began) * (total / max(1, done) - 1) / 60
+            left = f", about {minutes:.0f} minutes left" if minutes >= 1 else ""
+            print_note(f"{done:,} of {total:,}: {what}{left}")
+            last = now
 
     if not interactive():
         yield line

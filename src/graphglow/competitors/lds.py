@@ -103,7 +103,7 @@ class _Product(torch.autograd.Function):
         return None, ctx.graph.transpose @ grads[0]
 
 
-def features(x: SparseMatrix | Tensor) -> Recorded:
+def rows_of(x: SparseMatrix | Tensor) -> Recorded:
     """Record features, with their transpose."""
     turned = Recorded(transposed(x))  # type: ignore[arg-type]
     turned.transpose = Recorded(x, turned)
@@ -220,7 +220,7 @@ class LDS(Competitor):
         config, losses = self.config, []
         state = state._replace(weights=state.weights.detach().requires_grad_())
         for graph in graphs:
-            x = features(drop(self.graph.x, self.dropout))
+            x = rows_of(drop(self.graph.x, self.dropout))
             loss = self.training_loss(self.gcn(state.weights, graph, x, self.dropout))
             first = state.weights[: math.prod(self.shapes[0])]
             losses.append(loss + config.weight_decay / 2 * first.square().sum())
@@ -230,7 +230,7 @@ class LDS(Competitor):
 
     def outer_loss(self, state: Adam, graph: Recorded) -> Tensor:
         """F: the cross-entropy on the validation nodes that theta learns from."""
-        logits = self.gcn(state.weights, graph, features(self.graph.x))
+        logits = self.gcn(state.weights, graph, rows_of(self.graph.x))
         return cross_entropy(logits, self.learn, self.graph.y[self.learn])
 
     def train_step(self) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,7 @@ from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 HIDDEN_LAYERS = {"hidden_x": ("x",), "hidden_all": ALL, "hidden_again": AGAIN, "hidden_f": HIDDEN_F}
 """Views that the hidden layers read."""
-WALKS = {"ppr": "a", "ppr_f": "f", "spread": "a", "spread_s": "s", "spread_f": "f"}
+SPREAD_OVER = {"ppr": "a", "ppr_f": "f", "spread": "a", "spread_s": "s", "spread_f": "f"}
 """The graphs over which features and labels are spread, by channel."""
 SAME = 1e-4
 """Largest difference between the views of a node and of its copy."""
@@ -93,7 +93,7 @@ class FrozenGraph:
         labels = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
         labels[graph.labelled, graph.classes] = 1
         self.steps = {}
-        for name, key in WALKS.items():
+        for name, key in SPREAD_OVER.items():
             chosen, start, more = known.channels[name].chosen, labels, labels
             if name.startswith("ppr"):
                 start, more = x, PPR_TELEPORT * x

@@ -219,12 +219,6 @@ class Graph:
         return self.links.general()
 
     @cached_property
-    def looped(self) -> SparseMatrix:
-        """The pattern of A + I, laid out like ``neighbours``."""
-        ones = self.adj.values.new_ones(len(self.adj.col))
-        return self.adj.with_values(ones).general()
-
-    @cached_property
     def degree(self) -> Tensor:
         """Neighbours of each node: [N]."""
         return self.links.crow.diff().float()
@@ -294,7 +288,7 @@ class Graph:
 
 
 MOVED = ("low", "high", "weight", "y", "train", "val", "test")
-CACHED = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
+CACHED = ("x", "adj", "encoded", "entries", "links", "neighbours", "degree", "hops")
 
 
 def prepare(data: Data) -> Graph:

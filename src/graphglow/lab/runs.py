@@ -201,7 +201,7 @@ CPU_SECONDS, GPU_SECONDS = 1e-7, 3e-10
 """Of an epoch of pre-training, by nodes x pivots x refinements: one core, and an H200."""
 
 
-def pretrained(
+def pretrained_learner(
     data_root: Path | None, wanted: Pretraining, progress: Progress = no_progress
 ) -> tuple[Pretraining, StructureLearner]:
     """Pre-train on the sources; return the learner beside what was asked for."""
@@ -320,7 +320,7 @@ def run_cells(
         config = replace(config, workers=1)
     lacking = missing_learners(plan, out)
     here = config.ray is None and config.workers in (None, 1)  # else others pre-train
-    train = partial(pretrained, progress=progress) if here else pretrained
+    train = partial(pretrained_learner, progress=progress) if here else pretrained_learner
     with closing(mapped(train, data_root, lacking, config)) as made:
         for number, (one, learner) in enumerate(made, 1):
             file = one.file(out)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from graphglow.demo import METHODS, OTHERS, DemoResult
+from graphglow.demo import DEMO_METHODS, OTHERS, DemoResult
 from graphglow.gnn.train import Epoch
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import class_names, own_ids
@@ -28,7 +28,7 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
     """Write the page of a demo, whole or not at all; an existing file is replaced."""
     lines = {name: {one.method: one for one in of.lines} for name, of in result.comparisons.items()}
     labels = {method: one.name for of in lines.values() for method, one in of.items()}
-    methods = [name for name in METHODS if name in labels]
+    methods = [name for name in DEMO_METHODS if name in labels]
     write_page(
         path, "demo.html.j2", title=title, methods=methods, labels=labels, targets=lines,
         result=result, headline=headline(result),
