@@ -160,7 +160,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
         hard = hard_pairs(made, graph, made.hidden.shape[1], generator)
         pairs = torch.cat([made.hidden, hard], 1)
         truth = torch.arange(pairs.shape[1]) < made.hidden.shape[1]
-        scores = auditor.scores(first, pairs, missing=True)
+        scores = auditor.scores(first, found.facts, pairs, missing=True)
     y, evidence = truth.numpy(), first.evidence(pairs)
     row["judged"] = len(y)
     if not hidden:
@@ -171,10 +171,11 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     if y.min() == y.max():
         return row
     compared = heuristics(made.data, pairs)
-    compared["untrained"] = Auditor().score(evidence, first.context, False).numpy()
+    facts = Auditor().facts(first.context, first.samples)
+    compared["untrained"] = Auditor().score(evidence, facts, False).numpy()
     if not hidden:
-        compared["one look"] = auditor.scores(first, pairs).numpy()
-    for kind in ("uniform", "degree", "own"):
+        compared["one look"] = auditor.scores(first, found.facts, pairs).numpy()
+    for kind in ("uniform", "degree"):
         compared[f"regression, {kind}"] = evidence[:, EVIDENCE.index(f"fit_{kind}")].numpy()
     if gae:
         with torch.enable_grad():
@@ -312,7 +313,7 @@ def main() -> None:
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
     parser.add_argument("--stable", action="store_true", help="rows of other seeds")
-    parser.add_argument("--rounds", type=int, default=30, help="episodes of each graph")
+    parser.add_argument("--rounds", type=int, default=24, help="episodes of each graph")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--gae", action="store_true", help="train GAEs to compare with")
     parser.add_argument("--workers", type=int, default=2)

@@ -338,7 +338,8 @@ def shown(name: str, value: Any) -> str:
 
 HEURISTICS = ("common neighbours", "jaccard", "adamic-adar", "resource allocation",
               "preferential attachment", "feature cosine", "adjacency svd cosine")  # fmt: skip
-OTHERS = {"untrained": "untrained", "regression, own": "the graph's own regression", "GAE": "GAE"}
+OTHERS = {"untrained": "untrained", "regression, uniform": "the graph's own regression",
+          "GAE": "GAE"}  # fmt: skip
 JUDGED = ("random 30", "degree 30", "attack 30", "hidden 20", "metattack 15", "metattack 25")
 ESTIMATES = {"off": "share off by, points", "inside": "in the interval, %",
              "ece": "calibration error", "precision_1": "precision of the worst 1 %"}  # fmt: skip

@@ -270,9 +270,9 @@ class EvidencePretrainConfig(Settings):
 class AuditPretrainConfig(Settings):
     """Pre-training of an auditor."""
 
-    episodes: int = 20
+    episodes: int = 12
     """Of each source."""
-    random_episodes: int = 300
+    random_episodes: int = 200
     """On random graphs."""
     max_nodes: int = 3000
     """Of larger sources, each episode takes a part."""

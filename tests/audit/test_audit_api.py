@@ -32,8 +32,9 @@ def test_the_second_look_leaves_out_the_most_doubtful_edges(damaged_audit):
     graphs = [look.inputs.graph for look in audit.findings.looks]
     keys = [graph.low.long() * graph.num_nodes + graph.high for graph in graphs]
     edges = torch.stack([graphs[0].low.long(), graphs[0].high.long()])
-    scores, kept = audit.auditor.scores(audit.findings.looks[0], edges), torch.isin(*keys)
-    assert int((~kept).sum()) == int(0.3 * len(kept))
+    found, kept = audit.findings, torch.isin(*keys)
+    scores = audit.auditor.scores(found.looks[0], found.facts, edges)
+    assert int((~kept).sum()) == int(audit.false_share.estimate * len(kept))
     assert scores[~kept].max() <= scores[kept].min()
 
 

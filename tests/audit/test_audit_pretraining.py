@@ -7,8 +7,10 @@ import torch
 from small_audits import homophilous, quick_auditor
 from torch_geometric.data import Data
 
+import graphglow
+from graphglow.audit import load_auditor
 from graphglow.auditing import Auditor
-from graphglow.auditing.auditor import FACTS, ShareHead
+from graphglow.auditing.auditor import PLACES, ShareHead
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_damaged
 from graphglow.auditing.pretraining import (
     episode_evidence,
@@ -79,6 +81,24 @@ def test_attacks_take_pairs_that_harm_a_gnn_more_than_others_do():
     assert float((data.y[pairs[0]] != data.y[pairs[1]]).float().mean()) > 0.8
 
 
+def test_the_gate_tells_graphs_under_attack_from_those_with_random_edges():
+    data = graphglow.synthetic_graph(
+        num_nodes=400,
+        num_classes=3,
+        num_features=8,
+        homophily=0.9,
+        average_degree=8.0,
+        feature_noise=0.5,
+        seed=0,
+    )
+    auditor, odds = load_auditor(), {}
+    for kind in ("random", "attack"):
+        made = damaged(data, torch.Generator().manual_seed(0), kinds=[kind], false_share=0.3)
+        facts = graphglow.audit(made.data, missing=False).findings.facts
+        odds[kind] = float(auditor.edges.attacked(facts))
+    assert odds["random"] < odds["attack"]
+
+
 def test_an_auditor_is_saved_and_read(tmp_path):
     auditor = quick_auditor()
     auditor.save(tmp_path / "a.safetensors")
@@ -95,7 +115,7 @@ def test_the_share_and_its_interval_are_learned_from_facts():
     """All facts say the share, up to noise."""
     generator = torch.Generator().manual_seed(0)
     truth = 0.6 * torch.rand(900, generator=generator)
-    facts = truth[:, None] + 0.2 * torch.randn(900, FACTS, generator=generator)
+    facts = truth[:, None] + 0.2 * torch.randn(900, PLACES, generator=generator)
     families = [f"family {i % 7}" for i in range(900)]
     share, config = ShareHead(), AuditPretrainConfig(steps=200)
     check = fit_share(share, facts, truth, torch.ones(900), families, config)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import LEVELS, Auditor, missing_candidates, share_facts
+from graphglow.auditing.auditor import FACTS, LEVELS, Auditor, missing_candidates
 from graphglow.auditing.pair_features import (
     FOLDS,
     GROUPS,
@@ -19,9 +19,8 @@ from graphglow.auditing.pair_features import (
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
-    QUANTILES,
     ReferenceTables,
-    _context,
+    _facts,
     _fits,
     _log_ratios,
     _regression,
@@ -111,20 +110,22 @@ def test_evidence_and_context_have_their_names_and_are_finite():
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(RAW)
 
 
-def test_scores_are_the_odds_against_both_kinds_of_false_edges():
-    """o = a_3 s_3 - log sum_k exp(l_k / 2 + p_k - a_k s_k), as the docstring has it."""
+def test_scores_are_the_odds_against_both_kinds_of_false_edges_mixed_with_those_of_attacks():
+    """o = (1 - g) * -log sum_k exp(l_k / 2 + p_k - a_k s_k) + g * attack, as the docstring has."""
     g, auditor = torch.Generator().manual_seed(0), Auditor()
     auditor.missing_scale.copy_(torch.tensor([0.5, -2.0]))
-    f, c = torch.randn(7, len(EVIDENCE), generator=g), torch.randn(len(CONTEXT), generator=g) / 3
+    f, c = torch.randn(7, len(EVIDENCE), generator=g), torch.randn(FACTS, generator=g) / 3
     for missing, scorer in ((False, auditor.edges), (True, auditor.pairs)):
         for weight in scorer.parameters():
             weight.data += torch.randn(weight.shape, generator=g) / 5
-        fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+        fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree")]
         s, mix = f[:, fits] + (f @ scorer.out)[:, None], float(c[CONTEXT.index("false_edge_mix")])
         a = (scorer.trust_bias + c @ scorer.trust).exp().log1p()
         share = torch.tensor([1 / (1 + math.exp(mix)), 1 / (1 + math.exp(-mix))])
-        odds = share.sqrt() * (scorer.prior_bias + c @ scorer.prior - (a * s)[:, :2]).exp()
-        score = a[2] * s[:, 2] - odds.sum(1).log()
+        odds = share.sqrt() * (scorer.prior_bias + c @ scorer.prior - a * s).exp()
+        gate = 1 / (1 + (-scorer.gate_bias - c @ scorer.gate).exp())
+        attack = f @ scorer.attack.out + scorer.attack.bias
+        score = (gate - 1) * odds.sum(1).log() + gate * attack
         expected = 0.5 * score - 2 if missing else score
         torch.testing.assert_close(auditor.score(f, c, missing), expected)
 
@@ -171,21 +172,14 @@ def test_what_has_no_closed_form_is_that_of_the_edges_of_other_folds():
 
 
 def test_the_context_of_an_audit_by_name():
-    whole, g = inputs(graph(labels=False)), torch.Generator().manual_seed(0)
-    edges, uniform, by_degree = (torch.randn(500, len(EVIDENCE), generator=g) for _ in range(3))
-    false = torch.tensor([0.3, -0.2])
-    found = dict(zip(CONTEXT, _context(whole, [edges, uniform, by_degree], false), strict=True))
+    whole = inputs(graph(labels=False))
+    found = dict(zip(CONTEXT, _facts(whole), strict=False))
     degree, count = whole.graph.degree, len(whole.graph.low)
     expected = {"size": math.log(count) / 3 - 3, "degree": float(degree.mean().log1p()) / 4}
     expected["unevenness"] = math.log1p(float((degree**2).mean() / degree.mean() ** 2)) / 3
-    expected |= {"has_features": 1, "has_labels": 0, "false_edge_mix": 0.3, "share": -0.2}
-    for kind, pairs in (("uniform", uniform), ("degree", by_degree)):
-        expected[f"told_{kind}"] = float(edges[:, EVIDENCE.index(f"fits_{kind}")].mean())
-        place = EVIDENCE.index(f"fit_{kind}")
-        for q in QUANTILES:
-            below = edges[:, place] <= pairs[:, place].quantile(q)
-            expected[f"below_{q}_{kind}"] = float(below.float().mean()) / q
+    expected |= {"has_features": 1, "has_labels": 0}
     assert {name: float(fact) for name, fact in found.items()} == pytest.approx(expected, abs=1e-5)
+    assert CONTEXT[len(found) :] == ("false_edge_mix", "share")
 
 
 def test_pairs_without_an_edge_are_drawn_uniformly_and_by_degree():
@@ -200,24 +194,31 @@ def test_pairs_without_an_edge_are_drawn_uniformly_and_by_degree():
         assert float(p.degree[pairs].mean()) == pytest.approx(float(mean), rel=0.03)
 
 
-def test_facts_of_the_share_by_plain_loops():
+def test_facts_of_a_graph_by_plain_loops():
     g = torch.Generator().manual_seed(0)
-    edges, *others = (torch.randn(300, len(EVIDENCE), generator=g) / 2 for _ in range(3))
-    facts = share_facts(edges, *others).view(-1, 4)
-    fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
-    for column in range(4):  # the last is the sum of the first two
-
-        def of(rows, column=column):
-            return rows[:, fits[:2]].sum(1) if column == 3 else rows[:, fits[column]]
-
-        own = of(edges)
+    samples = [torch.randn(300, len(EVIDENCE), generator=g) / 2 for _ in range(3)]
+    auditor, context = Auditor().frozen(), torch.arange(len(CONTEXT)) / 10
+    auditor.attack.out[:] = torch.randn(len(EVIDENCE), generator=g)
+    found = auditor.facts(context, samples)
+    assert torch.equal(found[: len(CONTEXT)], context)
+    facts = found[len(CONTEXT) :].view(-1, 4)
+    fits = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree")]
+    scores = [
+        lambda rows: rows[:, fits[0]],
+        lambda rows: rows[:, fits[1]],
+        lambda rows: rows[:, fits].sum(1),
+        lambda rows: rows @ auditor.attack.out / 4,
+    ]
+    for column, score in enumerate(scores):
+        own, *others = map(score, samples)
         expected = [float(own.quantile(q)) for q in LEVELS] + [float((-4 * own).sigmoid().mean())]
-        for pairs in map(of, others):
+        for pairs in others:
             shares = [float((own <= pairs.quantile(q)).float().mean()) for q in LEVELS]
             expected += [
                 math.log((s + 3e-3) / (q + 3e-3)) for s, q in zip(shares, LEVELS, strict=True)
             ]
             expected += [float(pairs.mean() - own.mean()), float((-4 * pairs).sigmoid().mean())]
+        expected = [min(max(fact, -4), 4) / 2 for fact in expected]
         assert facts[:, column].tolist() == pytest.approx(expected, abs=1e-5)
 
 

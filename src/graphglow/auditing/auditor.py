@@ -1,5 +1,6 @@
 """The auditor: pre-trained once, it says of any graph which edges look false or missing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +17,7 @@ from graphglow.auditing.pair_features import (
     build_pair_inputs,
     pair_fold,
 )
-from graphglow.auditing.reference_tables import (
-    CONTEXT,
-    EVIDENCE,
-    ReferenceTables,
-    pairs_without_edge,
-)
+from graphglow.auditing.reference_tables import CONTEXT, EVIDENCE, ReferenceTables
 from graphglow.device import MapBlocks, map_blocks
 from graphglow.errors import InputError
 from graphglow.evidence.pair_features import contributions
@@ -31,21 +27,19 @@ from graphglow.linalg.rows import unit
 from graphglow.linalg.sparse import is_edge
 from graphglow.storage import fill, load_tensors, save_tensors
 
-AUDIT_VERSION = 3
+AUDIT_VERSION = 4
 """The version of the evidence: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
-FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree")]
 FALSE_EDGE_MIX = CONTEXT.index("false_edge_mix")
-LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-FACTS = 4 * (2 * (len(LEVELS) + 2) + len(LEVELS) + 1)
+LEVELS = (0.05, 0.2, 0.5, 0.8)
+PLACES = 4 * (3 * len(LEVELS) + 5)  # facts of where scores put edges among pairs
+FACTS = len(CONTEXT) + PLACES
 MEMBERS, HIDDEN = 8, 32  # of the ensemble that estimates the share of false edges
 WEAK = 0.003  # added to shares before their logarithm is taken
 WIDEST = 0.2
 """Width of the interval of the share of false edges up to which the share is called known: the
-error is 3.2 points there, and 6.1 over all (docs/audit.md)."""
-COMPARED = 10_000
-"""Edges, and pairs without an edge of each kind, by which the share of false edges is estimated."""
-DOUBTED = 0.3  # edges, the most doubtful ones, that the second look leaves out
+error is 3.5 points there, and 5.3 over all (docs/audit.md)."""
 WALKS = 16
 """Random walks of two steps from each node, to find candidates."""
 
@@ -67,48 +61,80 @@ class FalseShare(NamedTuple):
         return f"{about} % ({low} to {high} %)" if self.is_known else f"unknown ({low} to {high} %)"
 
 
+class AttackScorer(nn.Module):
+    """Log-odds of edges on a graph under attack, linear in evidence: [.., F] -> [..].
+
+    Edges that an attacker adds are alike in being unlike. Where there are many, the graph's own
+    tables and regressions take what they share for a mark of real edges; this one comes from other
+    graphs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Parameter(torch.zeros(len(EVIDENCE)))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        return f @ self.out + self.bias
+
+    def penalty(self) -> Tensor:
+        """A tenth of the squares: evidence counts itself here, and not a correction of it."""
+        return self.out.square().sum() / 10
+
+
 class PairScorer(nn.Module):
-    """Log-odds from evidence f and context c.
+    """Log-odds from evidence f and the facts c of a graph.
 
     Let r_1, r_2 be the graph's own regressions of edges against uniform and against degree-drawn
     pairs. By Bayes' rule the odds that an edge is false, with shares pi_1 and pi_2 of both kinds,
-    are about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false on
-    this graph, and l_k in the context are estimated logarithms of the shares. The rest is learned
-    from many graphs, with s_k = r_k + w f::
+    are about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; l_k in the facts are estimated logarithms of the
+    shares. The rest is learned from many graphs: with s_k = r_k + w f and an :class:`AttackScorer`,
 
-        o = a_3(c) s_3 - log sum_k exp(l_k / 2 + p_k(c) - a_k(c) s_k)
+        o = (1 - g(c)) * -log sum_k exp(l_k / 2 + p_k(c) - a_k(c) s_k) + g(c) * attack(f)
 
-    p is linear in c, a the softplus of a linear function. The two answers count half each at first.
+    p is linear in c, a the softplus and g the sigmoid of a linear function: how far the graph looks
+    attacked.
 
     Shapes:
-        f [.., F], c [G] or [.., G]  ->  [..]
+        f [.., F], c [FACTS] or [.., FACTS]  ->  [..]
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.out = nn.Parameter(torch.zeros(len(EVIDENCE)))  # w
-        self.trust = nn.Parameter(torch.zeros(len(CONTEXT), 3))  # a
-        self.trust_bias = nn.Parameter(torch.full((3,), 1.85))  # 2: f has a fourth of each r
-        self.prior = nn.Parameter(torch.zeros(len(CONTEXT), 2))  # p
+        self.trust = nn.Parameter(torch.zeros(FACTS, 2))  # a
+        self.trust_bias = nn.Parameter(torch.full((2,), 1.85))  # 2: f has a fourth of each r
+        self.prior = nn.Parameter(torch.zeros(FACTS, 2))  # p
         self.prior_bias = nn.Parameter(torch.full((2,), -1.0))
+        self.gate = nn.Parameter(torch.zeros(FACTS))  # g
+        self.gate_bias = nn.Parameter(torch.tensor(-1.0))
+        self.attack = AttackScorer()
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
-        s = f[..., FITS] + (f @ self.out)[..., None]  # [.., 3]
+        s = f[..., FITS] + (f @ self.out)[..., None]  # [.., 2]
         s = s * F.softplus(self.trust_bias + c @ self.trust)
         kinds = F.logsigmoid(torch.stack([-c[..., FALSE_EDGE_MIX], c[..., FALSE_EDGE_MIX]], -1)) / 2
-        kinds = kinds + self.prior_bias + c @ self.prior
-        return s[..., 2] - torch.logsumexp(kinds - s[..., :2], -1)
+        bayes = -torch.logsumexp(kinds + self.prior_bias + c @ self.prior - s, -1)
+        answer: Tensor = bayes.lerp(self.attack(f, c), self.attacked(c).sigmoid())
+        return answer
+
+    def penalty(self) -> Tensor:
+        return self.out.square().sum() + self.attack.penalty()
+
+    def attacked(self, c: Tensor) -> Tensor:
+        """Log-odds that a graph is under attack: [.., FACTS] -> [..]."""
+        return self.gate_bias + c @ self.gate
 
 
 class ShareHead(nn.Module):
-    """The share of false edges, from how edges lie among other pairs (:func:`share_facts`).
+    """The share of false edges, from where scores put them among pairs (:meth:`Auditor.facts`).
 
     Each member of an ensemble says median and scale of a Laplace distribution. The interval is
     ``reach`` times their scale to both sides: so far that 90 % of the truths of families that were
     left out of training lay within.
 
     Shapes:
-        facts [B, S] or [M, B, S] -> median [M, B], scale [M, B]
+        places [B, PLACES] or [M, B, PLACES] -> median [M, B], scale [M, B]
     """
 
     centre: Tensor
@@ -118,43 +144,26 @@ class ShareHead(nn.Module):
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
         draw = torch.Generator().manual_seed(seed)
-        self.inside = nn.Parameter(torch.randn(MEMBERS, FACTS, HIDDEN, generator=draw) / FACTS**0.5)
+        self.inside = nn.Parameter(
+            torch.randn(MEMBERS, PLACES, HIDDEN, generator=draw) / PLACES**0.5
+        )
         self.bias = nn.Parameter(torch.zeros(MEMBERS, 1, HIDDEN))
         self.out = nn.Parameter(torch.randn(MEMBERS, HIDDEN, 2, generator=draw) / HIDDEN**0.5)
         self.out_bias = nn.Parameter(torch.tensor([-1.0, -2.5]).repeat(MEMBERS, 1, 1))
-        self.register_buffer("centre", torch.zeros(FACTS))
-        self.register_buffer("scale", torch.ones(FACTS))
+        self.register_buffer("centre", torch.zeros(PLACES))
+        self.register_buffer("scale", torch.ones(PLACES))
         self.register_buffer("reach", torch.tensor(10.0).log())  # of one Laplace distribution
 
-    def forward(self, facts: Tensor) -> tuple[Tensor, Tensor]:
-        facts = ((facts - self.centre) / self.scale).clamp(-4, 4)
-        out = F.gelu(facts @ self.inside + self.bias) @ self.out + self.out_bias
+    def forward(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        places = ((places - self.centre) / self.scale).clamp(-4, 4)
+        out = F.gelu(places @ self.inside + self.bias) @ self.out + self.out_bias
         return out[..., 0].sigmoid(), F.softplus(out[..., 1]) + 0.005
 
-    def estimate(self, facts: Tensor) -> tuple[Tensor, Tensor]:
+    def estimate(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Return the members' median, and their mean scale, wider where they differ: [B], [B]."""
-        median, scale = self(facts)
+        median, scale = self(places)
         middle = median.median(0).values
         return middle, (scale + (median - middle).abs()).mean(0)
-
-
-def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> Tensor:
-    """Where the graph's own regressions put edges among other pairs: [P, F], [R, F] twice -> [S].
-
-    Of each regression, and of the sum of two: how many edges are below quantiles of other pairs.
-    """
-    level = torch.tensor(LEVELS, device=edges.device)
-    own, *others = (
-        torch.cat([rows[:, FITS], rows[:, FITS[:2]].sum(1, keepdim=True)], 1)
-        for rows in (edges, uniform, by_degree)
-    )
-    facts = [torch.quantile(own, level, dim=0), (-4 * own).sigmoid().mean(0, keepdim=True)]
-    for pairs in others:
-        below = (own[:, None] <= torch.quantile(pairs, level, dim=0)).float().mean(0)  # [L, 4]
-        facts.append(((below + WEAK) / (level[:, None] + WEAK)).log())
-        facts.append((pairs.mean(0) - own.mean(0))[None])
-        facts.append((-4 * pairs).sigmoid().mean(0, keepdim=True))
-    return torch.cat(facts).flatten()
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,13 +171,15 @@ class Findings:
     """What the auditor finds in one graph.
 
     Shapes:
-        edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
+        facts [FACTS]; edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
         pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge;
         order [N]: node i of the looks is ``order[i]`` in edges and pairs
     """
 
     looks: tuple[ReferenceTables, ReferenceTables]
-    """With all edges, and without the doubtful ones."""
+    """With all edges, and without the most doubtful ones, as many as are false by estimate."""
+    facts: Tensor
+    """Of the first look; both are read by these."""
     edges: Tensor
     edge_log_odds: Tensor
     pairs: Tensor
@@ -200,6 +211,7 @@ class Auditor(nn.Module):
         super().__init__()
         self.edges = PairScorer()
         self.pairs = PairScorer()
+        self.attack = AttackScorer()
         self.share = ShareHead(seed=seed)
         self.register_buffer("slope", torch.tensor(1.0))
         self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
@@ -227,48 +239,66 @@ class Auditor(nn.Module):
         edges = torch.stack([graph.low.long(), graph.high.long()])
         inputs = build_pair_inputs(graph, generator)
         first = ReferenceTables(inputs, generator)
-        scores = self.scores(first, edges, map_blocks)
-        kept = scores.argsort()[int(DOUBTED * len(scores)) :].sort().values
+        facts = self.facts(first.context, first.samples)
+        share = self.false_share(facts)
+        scores = self.scores(first, facts, edges, map_blocks)
+        kept = scores.argsort()[int(share.estimate * len(scores)) :].sort().values
         second = ReferenceTables(inputs.without_edges(kept, generator), generator)
-        scores = (scores + self.scores(second, edges, map_blocks)) / 2
-        share = self.false_share(first, edges, generator)
+        scores = (scores + self.scores(second, facts, edges, map_blocks)) / 2
         log_odds = self.slope * scores
         target = min(max(1 - share.estimate, 0.002), 0.998)
         shift = float(brentq(lambda s: float((log_odds + s).sigmoid().mean()) - target, -200, 200))
         pairs = missing_candidates(inputs, generator, map_blocks) if missing else edges[:, :0]
-        pair_log_odds = self.scores(first, pairs, map_blocks, missing=True)
+        pair_log_odds = self.scores(first, facts, pairs, map_blocks, missing=True)
         order = torch.arange(graph.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
         place = (edges[0] * graph.num_nodes + edges[1]).argsort()
         return Findings(
-            (first, second), edges[:, place], (log_odds + shift)[place], pairs, pair_log_odds,
-            share, shift, order,
+            (first, second), facts, edges[:, place], (log_odds + shift)[place], pairs,
+            pair_log_odds, share, shift, order,
         )  # fmt: skip
 
     def scores(
         self,
         look: ReferenceTables,
+        facts: Tensor,
         pairs: Tensor,
         run: MapBlocks = map_blocks,
         missing: bool = False,
     ) -> Tensor:
         """Score edges, up to slope and shift; other pairs, by their log-odds: [2, M] -> [M]."""
-        found = run(_score_block, (self, look, missing), pair_blocks(pairs))
-        return torch.cat([look.context[:0], *found])
+        found = run(_score_block, (self, look, facts, missing), pair_blocks(pairs))
+        return torch.cat([facts[:0], *found])
 
-    def score(self, evidence: Tensor, context: Tensor, missing: bool) -> Tensor:
-        scores: Tensor = (self.pairs if missing else self.edges)(evidence, context)
+    def score(self, evidence: Tensor, facts: Tensor, missing: bool) -> Tensor:
+        scores: Tensor = (self.pairs if missing else self.edges)(evidence, facts)
         return self.missing_scale[0] * scores + self.missing_scale[1] if missing else scores
 
+    def facts(self, context: Tensor, samples: Sequence[Tensor]) -> Tensor:
+        """Append where scores put edges among pairs: [G], [.., F] each -> [FACTS].
+
+        The samples are of edges, of uniform and of degree-drawn pairs; the scores those of the
+        graph's own regressions, their sum, and those of edges under attack. Facts are quantiles,
+        how many edges are below quantiles of the others, and means.
+        """
+        edges, *others = (
+            torch.stack([*rows[:, FITS].T, rows[:, FITS].sum(1), self.attack(rows, rows) / 4], 1)
+            for rows in samples
+        )  # [.., 4]
+        level = torch.tensor(LEVELS, device=edges.device)
+        facts = [torch.quantile(edges, level, dim=0), (-4 * edges).sigmoid().mean(0)[None]]
+        for pairs in others:
+            below = (edges[:, None] <= torch.quantile(pairs, level, dim=0)).float().mean(0)
+            facts.append(((below + WEAK) / (level[:, None] + WEAK)).log())
+            facts.append((pairs.mean(0) - edges.mean(0))[None])
+            facts.append((-4 * pairs).sigmoid().mean(0)[None])
+        return torch.cat([context, torch.cat(facts).flatten().clamp(-4, 4) / 2])
+
     @torch.no_grad()
-    def false_share(
-        self, look: ReferenceTables, edges: Tensor, generator: torch.Generator
-    ) -> FalseShare:
-        """Estimate the share of false edges."""
-        some = edges[:, :: -(-edges.shape[1] // COMPARED)]
-        free = pairs_without_edge(look.inputs.graph, COMPARED, generator)
-        facts = share_facts(*(look.evidence(pairs) for pairs in (some, *free)))
-        median, scale = (float(part[0]) for part in self.share.estimate(facts[None]))
+    def false_share(self, facts: Tensor) -> FalseShare:
+        """Estimate the share of false edges: [FACTS]."""
+        places = facts[None, len(CONTEXT) :]
+        median, scale = (float(part[0]) for part in self.share.estimate(places))
         reach = float(self.share.reach) * scale
         return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach))
 
@@ -289,7 +319,7 @@ class Auditor(nn.Module):
         def parts(look: ReferenceTables, missing: bool) -> Tensor:
             def log_odds(known: Tensor) -> Tensor:
                 evidence = look.with_fits(known, fold)
-                scores = self.score(evidence, look.context, missing)
+                scores = self.score(evidence, findings.facts, missing)
                 return scores if missing else self.slope * scores + findings.shift
 
             return contributions(log_odds, look.evidence(pairs)[:, : 3 * width], columns)
@@ -319,9 +349,9 @@ class Auditor(nn.Module):
         return auditor.frozen()
 
 
-def _score_block(known: tuple[Auditor, ReferenceTables, bool], pairs: Tensor) -> Tensor:
-    auditor, look, missing = known
-    return auditor.score(look.evidence(pairs), look.context, missing)
+def _score_block(known: tuple[Auditor, ReferenceTables, Tensor, bool], pairs: Tensor) -> Tensor:
+    auditor, look, facts, missing = known
+    return auditor.score(look.evidence(pairs), facts, missing)
 
 
 def missing_candidates(

@@ -13,11 +13,11 @@ from torch_geometric.data import Data
 
 from graphglow.auditing.auditor import (
     AUDIT_VERSION,
+    AttackScorer,
     Auditor,
     PairScorer,
     ShareHead,
     missing_candidates,
-    share_facts,
 )
 from graphglow.auditing.episodes import (
     COUNTED,
@@ -27,7 +27,7 @@ from graphglow.auditing.episodes import (
     two_step_pairs,
 )
 from graphglow.auditing.pair_features import build_pair_inputs
-from graphglow.auditing.reference_tables import ReferenceTables, pairs_without_edge
+from graphglow.auditing.reference_tables import CONTEXT, ReferenceTables
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import random_graph
 from graphglow.evidence.pretraining import fit_one_cycle
@@ -39,8 +39,10 @@ EDGES, PAIRS, FREE = 3072, 768, 1024
 """Kept of each episode: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
 RANDOM = "random"  # the source of random graphs
 FEWEST = 20  # edges of an episode
-NOISE = 0.6  # added to facts in training, in standard deviations
+NOISE = 0.3  # added to facts in training, in standard deviations
 FOLDS = 6  # of families, each left out once
+GATE, FEW_FALSE = 0.3, 0.05
+"""Weight of the loss of the gate, and share of false edges below which it learns nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,19 +50,20 @@ class EpisodeEvidence:
     """Evidence of one episode, in half precision, with the truth.
 
     Shapes:
-        context [G]; false_share []; facts [S] to estimate it from; edges [P, F] with real [P];
+        context [G]; false_share []; edges [P, F] with real [P]; uniform and by_degree [FREE, F];
         pairs [Q, F], hidden edges and hard pairs that never were edges, with hidden [Q];
         candidates [PAIRS, F] with missing [PAIRS]
     """
 
     source: str
-    counted: bool
-    """Whether its share of false edges can be told: they do not look like real ones."""
+    kinds: tuple[str, ...]
+    """Of its false edges."""
     context: Tensor
     false_share: Tensor
-    facts: Tensor
     edges: Tensor
     real: Tensor
+    uniform: Tensor
+    by_degree: Tensor
     pairs: Tensor
     hidden: Tensor
     candidates: Tensor
@@ -121,19 +124,17 @@ def episode_evidence(
     pairs = torch.cat([hidden, some(hard_pairs(episode, inputs.graph, PAIRS, generator), PAIRS)], 1)
     candidates = some(missing_candidates(inputs, generator), PAIRS)
     known = episode.hidden[0] * nodes + episode.hidden[1]
-    free = pairs_without_edge(inputs.graph, FREE, generator)
-    if min(candidates.shape[1], pairs.shape[1], *(f.shape[1] for f in free)) == 0:
+    if min(candidates.shape[1], pairs.shape[1], *map(len, tables.samples)) == 0:
         return None
-    edges = evidence(episode.data.edge_index[:, chosen])
-    compared = [edges, *(evidence(some(f, FREE)) for f in free)]
     return EpisodeEvidence(
         source=name,
-        counted=set(episode.kinds) <= COUNTED,
+        kinds=episode.kinds,
         context=tables.context,
         false_share=1 - episode.real.float().mean(),
-        facts=share_facts(*(part.float() for part in compared)),
-        edges=edges,
+        edges=evidence(episode.data.edge_index[:, chosen]),
         real=episode.real[chosen].float(),
+        uniform=tables.samples[1][:FREE].half(),
+        by_degree=tables.samples[2][:FREE].half(),
         pairs=evidence(pairs),
         hidden=(torch.arange(pairs.shape[1]) < hidden.shape[1]).float(),
         candidates=evidence(candidates),
@@ -177,22 +178,33 @@ def fit_auditor(
     count = Counter(families)
     weights = torch.tensor([(2 if f == RANDOM else 1) * count[f] ** -0.5 for f in families])
     auditor = Auditor(seed=config.seed)
-    edges = [(one.edges, one.real, one.context) for one in episodes]
-    _fit_scorer(auditor.edges, edges, weights, config)
+    attacked = [i for i, one in enumerate(episodes) if one.kinds == ("attack",)]
+    if attacked:
+        edges = [(episodes[i].edges, episodes[i].real, episodes[i].context) for i in attacked]
+        _fit_scorer(auditor.attack, edges, weights[attacked], config)
+        auditor.edges.attack.load_state_dict(auditor.attack.state_dict())
+    with torch.no_grad():
+        facts = [
+            auditor.facts(one.context, [p.float() for p in (one.edges, one.uniform, one.by_degree)])
+            for one in episodes
+        ]
+    edges = [(one.edges, one.real, c) for one, c in zip(episodes, facts, strict=True)]
+    kinds = [float("attack" in e.kinds) if e.false_share > FEW_FALSE else -1.0 for e in episodes]
+    _fit_scorer(auditor.edges, edges, weights, config, torch.tensor(kinds))
+    counted = [i for i, one in enumerate(episodes) if set(one.kinds) <= COUNTED]
     with torch.no_grad():
         slopes = [
-            _logistic(auditor.edges(one.edges.float(), one.context), one.real)[0]
-            for one in episodes
-            if one.counted and 0.03 < float(one.real.mean()) < 0.97
+            _logistic(auditor.edges(episodes[i].edges.float(), facts[i]), episodes[i].real)[0]
+            for i in counted
+            if 0.03 < float(episodes[i].real.mean()) < 0.97
         ]
     if slopes:
         auditor.slope.copy_(torch.stack(slopes).clamp(0.25, 4).mean())
-    _fit_missing(auditor, episodes, weights, config)
-    counted = [i for i, one in enumerate(episodes) if one.counted]
-    facts = torch.stack([episodes[i].facts for i in counted])
+    _fit_missing(auditor, episodes, facts, weights, config)
     truth = torch.stack([episodes[i].false_share for i in counted])
     known = [families[i] for i in counted]
-    check = fit_share(auditor.share, facts, truth, weights[counted], known, config)
+    places = torch.stack([facts[i][len(CONTEXT) :] for i in counted])
+    check = fit_share(auditor.share, places, truth, weights[counted], known, config)
     auditor.provenance = {
         "trained": True,
         "audit_version": AUDIT_VERSION,
@@ -206,20 +218,29 @@ def fit_auditor(
 
 
 def _fit_scorer(
-    scorer: PairScorer,
+    scorer: PairScorer | AttackScorer,
     batches: list[tuple[Tensor, Tensor, Tensor]],
     weights: Tensor,
     config: AuditPretrainConfig,
+    attacked: Tensor | None = None,
 ) -> None:
-    """Minimise cross-entropy over (evidence, truth, context) of episodes, 16 x 256 pairs a step."""
-    evidence, truth, context = (torch.stack(part) for part in zip(*batches, strict=True))
+    """Minimise cross-entropy over (evidence, truth, facts) of episodes, 16 x 256 pairs a step.
+
+    The gate learns which episodes are ``attacked``, too; -1 where that cannot be told.
+    """
+    evidence, truth, facts = (torch.stack(part) for part in zip(*batches, strict=True))
 
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(weights, 16, replacement=True, generator=generator)[:, None]
         p = torch.randint(truth.shape[1], (16, 256), generator=generator)
-        logits = scorer(evidence[e, p].float(), context[e])
-        penalty = config.ridge * scorer.out.square().sum()
-        return F.binary_cross_entropy_with_logits(logits, truth[e, p]) + penalty
+        logits = scorer(evidence[e, p].float(), facts[e])
+        cost = F.binary_cross_entropy_with_logits(logits, truth[e, p])
+        if attacked is not None and isinstance(scorer, PairScorer):
+            known, gate = attacked[e], scorer.attacked(facts[e])
+            cost = cost + GATE * F.binary_cross_entropy_with_logits(
+                gate, known.clamp_min(0), (known >= 0).float()
+            )
+        return cost + config.ridge * scorer.penalty()
 
     fit_one_cycle(scorer, loss, config)
 
@@ -283,6 +304,7 @@ def _fit_ensemble(
 def _fit_missing(
     auditor: Auditor,
     episodes: list[EpisodeEvidence],
+    facts: list[Tensor],
     weights: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
@@ -290,10 +312,11 @@ def _fit_missing(
     some = [i for i, one in enumerate(episodes) if bool(one.hidden.any())]
     if not some:
         return
-    batches = [(episodes[i].pairs, episodes[i].hidden, episodes[i].context) for i in some]
+    batches = [(episodes[i].pairs, episodes[i].hidden, facts[i]) for i in some]
     _fit_scorer(auditor.pairs, batches, weights[some], config)
     with torch.no_grad():
-        scores = [auditor.pairs(one.candidates.float(), one.context) for one in episodes]
+        scores = [auditor.pairs(one.candidates.float(), c)
+                  for one, c in zip(episodes, facts, strict=True)]  # fmt: skip
     truth = torch.cat([one.missing for one in episodes])
     of_pair = weights.repeat_interleave(PAIRS)
     line = _logistic(torch.cat(scores), truth, of_pair / of_pair.mean())

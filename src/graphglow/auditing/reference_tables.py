@@ -1,9 +1,9 @@
 """Reference tables: what each feature of a pair means on this graph, judged by its own edges.
 
 For every value, how much more often edges have it than random pairs, and than pairs drawn by
-degree: a log-ratio, which means the same on any graph. Logistic regressions sum the log-ratios up:
-edges against each kind of pairs, and edges against what false edges seem to be here, doubtful edges
-included. Tables and regressions leave out the fold of the pair that they are applied to.
+degree: a log-ratio, which means the same on any graph. Logistic regressions of edges against each
+kind of pairs sum the log-ratios up. Tables and regressions leave out the fold of the pair that they
+are applied to.
 """
 
 import math
@@ -20,17 +20,13 @@ EVIDENCE = (
     *RAW,
     *(f"{name}_uniform" for name in RAW),
     *(f"{name}_degree" for name in RAW),
-    "fit_uniform", "fit_degree", "fit_own", "fits_uniform", "fits_degree",
+    "fit_uniform", "fit_degree",
 )  # fmt: skip
-QUANTILES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 CONTEXT = (
-    "size", "degree", "unevenness", "has_features", "has_labels", "told_uniform", "told_degree",
-    "false_edge_mix", "share",
-    *(f"below_{q}_{kind}" for kind in ("uniform", "degree") for q in QUANTILES),
+    "size", "degree", "unevenness", "has_features", "has_labels", "false_edge_mix", "share",
 )  # fmt: skip
-"""Facts of a graph: edges, degrees, what is given; how well the regressions tell edges from pairs;
-log-odds of by degree against uniform among false edges, and of false among all edges; the share of
-edges among the lowest pairs, over that of the pairs themselves."""
+"""Facts of a graph: edges, degrees, what is given; log-odds of by degree against uniform among
+false edges, and of false among all edges."""
 
 BINS = 24
 SAMPLE = 10_000
@@ -49,8 +45,8 @@ class ReferenceTables:
 
     Shapes:
         centre, scale [J] of random pairs; cuts [J, BINS - 1], log_ratios [2, FOLDS, J, BINS];
-        weights [3, FOLDS, 1 + 3J] of the regressions, fit_cuts [2, BINS - 1] and fit_tables
-        [2, FOLDS, 2, BINS] of the log-odds of the first two; context [G]
+        weights [2, FOLDS, 1 + 3J] of the regressions; samples [.., F], evidence of edges and of
+        both kinds of pairs; context [G]
     """
 
     def __init__(self, inputs: PairInputs, generator: torch.Generator) -> None:
@@ -67,12 +63,8 @@ class ReferenceTables:
             [_regression([known[0], known[kind]], [folds[0], folds[kind]]) for kind in (1, 2)]
         )
         fits = [_fits(self.weights, k, fold) for k, fold in zip(known, folds, strict=True)]
-        mix, share = estimate_false_edge_mix(*fits)
-        own = _own_regression(known, folds, fits[0], mix, share)
-        self.weights = torch.cat([self.weights, own[None]])
-        self.fit_cuts, self.fit_tables = _log_ratios(fits, folds)
-        evidence = [self.with_fits(k, fold) for k, fold in zip(known, folds, strict=True)]
-        self.context = _context(inputs, evidence, torch.stack([mix, share]))
+        self.samples = [self.with_fits(k, fold) for k, fold in zip(known, folds, strict=True)]
+        self.context = torch.cat([_facts(inputs), *estimate_false_edge_mix(*fits)]).clamp(-4, 4)
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """Compute :data:`EVIDENCE` for pairs ``u < v``: [2, M] -> [M, F]."""
@@ -81,10 +73,7 @@ class ReferenceTables:
 
     def with_fits(self, known: Tensor, fold: Tensor) -> Tensor:
         """Append what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
-        fits = _fits(self.weights, known, fold)  # [M, 3]
-        bins = _bins(self.fit_cuts, fits[:, :2])
-        over = [self.fit_tables[kind, fold, kind, bins[:, kind]] for kind in (0, 1)]
-        return torch.cat([known, fits / 4, torch.stack(over, 1)], 1)
+        return torch.cat([known, _fits(self.weights, known, fold) / 4], 1)
 
     def _looked_up(self, raw: Tensor, fold: Tensor) -> Tensor:
         """Deviations from random pairs (-4 .. 12, over 4), both log-ratios: [M, J] -> [M, 3J]."""
@@ -140,27 +129,24 @@ def _log_ratios(raw: list[Tensor], folds: list[Tensor]) -> tuple[Tensor, Tensor]
     return cuts, torch.stack([(share_of(edges) / share_of(p)).log().clamp(-5, 5) for p in pairs])
 
 
-def _regression(
-    known: list[Tensor], folds: list[Tensor], weights: list[Tensor] | None = None
-) -> Tensor:
-    """Fit ridge logistic regressions of the first group of pairs against the others.
+def _regression(known: list[Tensor], folds: list[Tensor]) -> Tensor:
+    """Fit ridge logistic regressions of the first group of pairs against the second.
 
     One without each fold, by Newton's method; both sides weigh the same.
 
     Shapes:
-        known [M, 3J], folds [M], weights [M] each -> [FOLDS, 1 + 3J]
+        known [M, 3J], folds [M] each -> [FOLDS, 1 + 3J]
     """
     every, fold = torch.cat(known), torch.cat(folds)
-    weight_of = every.new_ones(len(every)) if weights is None else torch.cat(weights)
     rows = torch.cat([every.new_ones(len(every), 1), every], 1)
     truth = (torch.arange(len(rows), device=rows.device) < len(known[0])).float()
     penalty = torch.full((rows.shape[1],), RIDGE, device=rows.device)
     penalty[0] = 1e-2
     fitted: list[Tensor] = []
     for k in range(FOLDS):
-        x, y, share = (part[fold != k] for part in (rows, truth, weight_of))
-        for side in (y > 0, y == 0):
-            share = torch.where(side, share / share[side].sum().clamp_min(1) * len(y) / 2, share)
+        x, y = rows[fold != k], truth[fold != k]
+        mean = y.mean().clamp(1e-6, 1 - 1e-6)
+        share = torch.where(y > 0, 0.5 / mean, 0.5 / (1 - mean))
         weight = fitted[-1] if fitted else x.new_zeros(x.shape[1])
         for _ in range(3 if fitted else 6):
             p = (x @ weight).sigmoid()
@@ -182,7 +168,7 @@ def estimate_false_edge_mix(
     many false edges as explain the low ones.
 
     Shapes:
-        log-odds of the regressions [M, 2] each -> [], []
+        log-odds of the regressions [M, 2] each -> [1], [1]
     """
     cut = torch.quantile(torch.cat([uniform.sum(1), by_degree.sum(1)]), LOW)
     low, one, two = ((r.sum(1) <= cut).float().mean() for r in (edges, uniform, by_degree))
@@ -192,27 +178,7 @@ def estimate_false_edge_mix(
     for _ in range(30):
         mix = ((mix * ratio / (mix * ratio + 1 - mix)).sum() + 0.5) / (len(some) + 1)
     share = (low / ((1 - mix) * one + mix * two).clamp_min(1e-3)).clamp(0.01, 0.9)
-    return (0.1 + 0.8 * mix).logit(), share.logit()  # there may be kinds that are neither
-
-
-def _own_regression(
-    known: list[Tensor], folds: list[Tensor], fits: Tensor, mix: Tensor, share: Tensor
-) -> Tensor:
-    """Fit edges, as far as they seem real, against false ones: [FOLDS, 1 + 3J].
-
-    These are pairs of both kinds in the estimated mixture, and edges as far as they seem false.
-    """
-    mixed = torch.stack([1 - mix.sigmoid(), mix.sigmoid()])
-    false = (share.sigmoid() * (mixed * (-fits).exp()).sum(1)).clamp_max(0.98)
-    count = share.sigmoid() * len(fits)
-    free = [
-        count * part / len(k) * k.new_ones(len(k)) for k, part in zip(known[1:], mixed, strict=True)
-    ]
-    for _ in range(2):
-        weights = _regression([known[0], *known], [folds[0], *folds], [1 - false, false, *free])
-        odds = _fits(weights[None], known[0], folds[0])[:, 0] - share
-        false = (-odds).sigmoid().clamp_max(0.98)
-    return weights
+    return (0.1 + 0.8 * mix).logit()[None], share.logit()[None]  # some may be neither
 
 
 def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
@@ -222,9 +188,8 @@ def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
     return every.gather(1, place)[:, 0].T.clamp(-12, 12)
 
 
-def _context(inputs: PairInputs, evidence: list[Tensor], false: Tensor) -> Tensor:
-    """:data:`CONTEXT` of a graph, from the evidence of edges and of both kinds of pairs: [G]."""
-    edges, uniform, by_degree = evidence
+def _facts(inputs: PairInputs) -> Tensor:
+    """The first five of :data:`CONTEXT`."""
     degree = inputs.graph.degree
     mean = degree.mean().clamp_min(1e-3)
     facts = [
@@ -234,11 +199,4 @@ def _context(inputs: PairInputs, evidence: list[Tensor], false: Tensor) -> Tenso
         float(inputs.x.shape[1] > 0),
         float(len(inputs.graph.seen) > 1),
     ]
-    level = torch.tensor(QUANTILES, device=edges.device)
-    told, below = [], []
-    for pairs, kind in ((uniform, "uniform"), (by_degree, "degree")):
-        told.append(edges[:, EVIDENCE.index(f"fits_{kind}")].mean()[None])
-        place = EVIDENCE.index(f"fit_{kind}")
-        cut = torch.quantile(pairs[:, place], level)
-        below.append((edges[:, place, None] <= cut).float().mean(0) / level)
-    return torch.cat([torch.tensor(facts, device=edges.device), *told, false, *below]).clamp(-4, 4)
+    return torch.tensor(facts, device=degree.device)
