@@ -17,7 +17,7 @@ from typing import Any
 
 from graphglow.lab.config import RunsConfig, config_of
 from graphglow.lab.paper_tables import CITATION, METHOD_NAMES, SOCIAL, Cell
-from graphglow.lab.runs import Pretraining, pretrained, run_cells
+from graphglow.lab.runs import Pretraining, pretrained_learner, run_cells
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.settings import PretrainConfig
 from measuring import RESULTS
@@ -31,7 +31,7 @@ SOURCES = (*CITATION, *SOCIAL)
 def make(data_root: Path | None, device: str) -> None:
     """Write the file of the package."""
     config = config_of(PretrainConfig, SETTINGS, device=device)
-    _, learner = pretrained(data_root, Pretraining(SOURCES, config))
+    _, learner = pretrained_learner(data_root, Pretraining(SOURCES, config))
     learner.provenance |= {"name": PAPER, "seed": config.seed}
     learner.save(FOLDER / f"{PAPER}.safetensors")
     score = learner.provenance["validation_accuracy"]
