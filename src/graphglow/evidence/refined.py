@@ -46,8 +46,6 @@ from graphglow.evidence.views import (
     ALL,
     FIRST,
     HIDDEN_F,
-    PPR_STEPS,
-    PPR_TELEPORT,
     RANKS,
     SECOND,
     belief_view,
@@ -55,6 +53,7 @@ from graphglow.evidence.views import (
     first_views,
     hidden_layer,
     hop_means,
+    page_rank,
     pair_blocks,
     views_of,
 )
@@ -244,10 +243,7 @@ def final_round(refined: "RefinedGraph") -> GraphEvidence:
     x = views["x"]
     del views
     for name, over in (("ppr", graph.adj), ("ppr_f", adjacency)):
-        rank = x  # personalised PageRank, sum_k a (1 - a)^k S^k x (Gasteiger et al., 2019)
-        for _ in range(PPR_STEPS):
-            rank = times(over, rank).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
-        channels[name] = ridge_channel(graph, unit_(rank))
+        channels[name] = ridge_channel(graph, unit_(page_rank(over, x)))
     channels["spread_f"] = spread_channel(graph, adjacency)
     channels["community_f"] = community_channel(graph, communities(adjacency))
     records = unlabelled_records(graph, [channels[name] for name in CHANNELS])

@@ -135,6 +135,14 @@ def hop_means(adjacency: SparseMatrix, x: Tensor, letter: str) -> dict[str, Tens
     return {2 * letter + "x": unit_(times(adjacency, mean)), letter + "x": unit_(mean)}
 
 
+def page_rank(adjacency: SparseMatrix, x: Tensor) -> Tensor:
+    """Personalised PageRank, ``sum_k a (1 - a)^k S^k x`` (Gasteiger et al., 2019): [N, D]."""
+    rank = x
+    for _ in range(PPR_STEPS):
+        rank = times(adjacency, rank).mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT)
+    return rank
+
+
 def hidden_layer(views: dict[str, Tensor], names: tuple[str, ...]) -> Rows:
     """Return a random hidden layer over views: [N, HIDDEN], or no columns."""
     rows = SideBySide.of([views[name] for name in names])
