@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from graphglow import device
-from graphglow.device import check_fits, out_of_memory_hint, peak_memory_bytes, resolve_device
+from graphglow.device import (
+    PEAK,
+    check_fits,
+    out_of_memory_hint,
+    peak_memory_bytes,
+    reset_peak_memory,
+    resolve_device,
+)
 from graphglow.errors import InputError
 
 
@@ -76,3 +83,12 @@ def test_free_memory_is_within_a_containers_limit(tmp_path, monkeypatch):
     assert device.free_bytes(cpu) == 2500
     (group / "memory.max").write_text("max\n")
     assert device.free_bytes(cpu) == 50 * 1024
+
+
+@pytest.mark.skipif(not PEAK.exists(), reason="needs Linux")
+def test_the_peak_of_a_process_is_measured_from_the_last_reset():
+    cpu, size = torch.device("cpu"), 4 * 10**8
+    torch.ones(size // 4).sum()  # freed again
+    high = peak_memory_bytes(cpu)
+    reset_peak_memory(cpu)
+    assert peak_memory_bytes(cpu) < high - size // 2

@@ -13,7 +13,7 @@ import resource
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from graphglow.errors import InputError, StoppedError, at_least, one_of
 from graphglow.settings import Device
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+PEAK = Path("/proc/self/clear_refs")
 OUT_OF_MEMORY = re.compile(r"allocate memory|bad_alloc|out of memory|ALLOC_FAILED")
 SMALLER = "fewer columns of features, a smaller graph"
 """What needs less memory where nothing is trained."""
@@ -41,13 +42,16 @@ def resolve_device(name: str) -> torch.device:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Measure a GPU's peak from here on; that of a process cannot be reset."""
+    """Measure the peak from here on: a GPU's, or on Linux that of the process."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+    elif PEAK.exists():
+        with suppress(OSError):
+            PEAK.write_text("5")
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Peak of the GPU's allocator since the last reset, or of the whole process on a CPU."""
+    """Peak of the GPU's allocator, or on a CPU of the process, since the last reset."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
