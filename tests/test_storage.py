@@ -205,3 +205,8 @@ def test_many_writers_lose_no_line(tmp_path):
         f"{w}-{n}" for w in range(8) for n in range(20)
     }
     assert len(lines) == 160
+
+
+def test_a_path_with_a_zero_byte_is_refused_in_a_sentence():
+    with pytest.raises(InputError, match="zero byte"), atomic_path("a\0.csv"):
+        pass

@@ -29,6 +29,8 @@ CHECKSUM = "sha256"
 @contextmanager
 def _writable(path: Path) -> Iterator[None]:
     """Turn what the system says against writing into one sentence."""
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} is no path: it has a zero byte. Choose another.")
     try:
         yield
     except OSError as error:

@@ -230,3 +230,10 @@ def test_which_split_it_got_is_said(tmp_path, small_graph, data_root):
     for door in (tmp_path / "g.npz", own):
         assert load_graph(door).split == "own"
     assert load_graph("torch_geometric.datasets.KarateClub").split == "own, validation by seed 0"
+
+
+def test_no_split_is_drawn_where_none_is_wanted():
+    data = load_graph("wine", split_seed=None)
+    assert "train_mask" not in data and "split" not in data
+    data.train_mask = torch.arange(data.num_nodes) % 2 == 0
+    assert load_graph(data, split_seed=None).train_mask.equal(data.train_mask)

@@ -56,7 +56,7 @@ def load_graph(
     skip_unknown_edges: bool = False,
     data_root: str | Path | None = None,
     split_file: str | Path | None = None,
-    split_seed: int = 0,
+    split_seed: int | None = 0,
 ) -> Data:
     """Load a graph from anywhere, checked and completed (:func:`check_graph`).
 
@@ -77,7 +77,8 @@ def load_graph(
         data_root: Where the files of named data sets are; else ``GRAPHGLOW_DATA``, else ``data/``.
         split_file: An ``.npz`` with index arrays ``train``, ``val`` and ``test``.
         split_seed: Seed of the random 50/25/25 split where the graph has none of its own: within
-            each class, or over all labelled nodes, as the paper draws it, for ``DATASETS``.
+            each class, or over all labelled nodes, as the paper draws it, for ``DATASETS``. None
+            draws no split: then ``predict``, ``audit`` and ``refine`` read every label.
 
     Returns:
         A new ``Data`` with ``x``, ``y``, ``edge_index``, the three masks, ``name``, ``class_names``
@@ -93,6 +94,7 @@ def load_graph(
             f"x and y go with a SciPy adjacency matrix, not with a {type(source).__name__}. Leave "
             "them out, or set data.x and data.y."
         )
+    draw, split_seed = split_seed is not None, split_seed or 0
     settings: dict[str, Any] = {
         "columns": columns,
         "need_labels": need_labels,
@@ -123,7 +125,7 @@ def load_graph(
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     warn_of_leaks(data)
-    return data
+    return data if draw else without_drawn_split(data)
 
 
 def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
@@ -153,7 +155,9 @@ def as_given(source: Any) -> Data:
     """Return a ``Data`` as it is, anything else loaded; where there is no split none is drawn."""
     if isinstance(source, Data):
         return as_graph(source, need_labels=False, split=any(name in source for name in MASKS))
-    return without_drawn_split(as_graph(source, need_labels=False, split=False))
+    data = load_graph(source, need_labels=False, split_seed=None)
+    warn_of_made_edges(data)
+    return data
 
 
 def warn_of_drawn_split(data: Data) -> None:
