@@ -87,8 +87,6 @@ def number(name: str, value: float, low: float = -math.inf, high: float = math.i
     """Return ``value``; raise unless it is a number, and lies in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} must be a number; got {value!r}")
-    if math.isnan(value):
-        raise InputError(f"{name} must be a number; got nan")
     if not low <= value <= high:
         raise InputError(f"{name} must lie in [{low:g}, {high:g}]; got {value}")
     return value

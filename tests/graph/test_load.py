@@ -234,6 +234,7 @@ def test_which_split_it_got_is_said(tmp_path, small_graph, data_root):
 
 def test_no_split_is_drawn_where_none_is_wanted():
     data = load_graph("wine", split_seed=None)
-    assert "train_mask" not in data and "split" not in data
+    assert "train_mask" not in data
+    assert "split" not in data
     data.train_mask = torch.arange(data.num_nodes) % 2 == 0
     assert load_graph(data, split_seed=None).train_mask.equal(data.train_mask)
