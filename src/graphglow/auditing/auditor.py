@@ -66,7 +66,7 @@ class AttackScorer(nn.Module):
 
     Edges that an attacker adds are alike in being unlike. Where there are many, the graph's own
     tables and regressions take what they share for a mark of real edges; this one comes from other
-    graphs.
+    graphs. The facts that a :class:`PairScorer` reads are taken, and not read.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class AttackScorer(nn.Module):
         self.out = nn.Parameter(torch.zeros(len(EVIDENCE)))
         self.bias = nn.Parameter(torch.zeros(()))
 
-    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+    def forward(self, f: Tensor, c: Tensor | None = None) -> Tensor:
         return f @ self.out + self.bias
 
     def penalty(self) -> Tensor:
@@ -115,7 +115,7 @@ class PairScorer(nn.Module):
         s = s * F.softplus(self.trust_bias + c @ self.trust)
         kinds = F.logsigmoid(torch.stack([-c[..., FALSE_EDGE_MIX], c[..., FALSE_EDGE_MIX]], -1)) / 2
         bayes = -torch.logsumexp(kinds + self.prior_bias + c @ self.prior - s, -1)
-        answer: Tensor = bayes.lerp(self.attack(f, c), self.attacked(c).sigmoid())
+        answer: Tensor = bayes.lerp(self.attack(f), self.attacked(c).sigmoid())
         return answer
 
     def penalty(self) -> Tensor:
@@ -282,7 +282,7 @@ class Auditor(nn.Module):
         how many edges are below quantiles of the others, and means.
         """
         edges, *others = (
-            torch.stack([*rows[:, FITS].T, rows[:, FITS].sum(1), self.attack(rows, rows) / 4], 1)
+            torch.stack([*rows[:, FITS].T, rows[:, FITS].sum(1), self.attack(rows) / 4], 1)
             for rows in samples
         )  # [.., 4]
         level = torch.tensor(LEVELS, device=edges.device)

@@ -186,9 +186,7 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
         if rows.made is not None:
             return rows.made @ dense
         nodes = torch.split(torch.arange(rows.shape[0], device=dense.device), ROWS)
-        product = dense.new_empty(
-            rows.shape[0], dense.shape[1]
-        )  # no small parts between large ones
+        product = dense.new_empty(rows.shape[0], dense.shape[1])  # parts would split the heap
         for some, into in zip(nodes, torch.split(product, ROWS), strict=True):
             torch.mm(rows.of_nodes(some), dense, out=into)
         return product
